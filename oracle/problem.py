@@ -1,0 +1,92 @@
+"""What is asked of a backend and what it answers: a batch of routing problems, and its output buffers.
+
+Neighbours: `oracle.cases` makes batches, `oracle.backends` answers them, `oracle.compare` judges the answers.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+import spec
+
+POISON_WORD: Final = 0x5A5A5A5A
+"""The bits of every output element before a run: as an id, a weight or a metadata entry it is never right."""
+
+F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The metadata side of L problems: int32 ``[L]`` each, in the contract's ranges."""
+
+    offset: I32
+    count: I32
+    tile: I32
+
+
+@dataclass(frozen=True)
+class Batch:
+    """L independent problems of one family, one b and one kernel variant.
+
+    logits
+        float32 ``[L, b, 256]``, the values, whatever the stride in memory is.
+    bias
+        float32 ``[L, 256]``.
+    scale
+        float32 ``[L]``.
+    row_stride
+        int64 ``[L]``, elements between rows in memory: 0 (all rows are then equal) or a multiple of 4 from 256 up.
+    ranges
+        ``None``: the variant without metadata.
+    """
+
+    family: str
+    logits: F32
+    bias: F32
+    scale: F32
+    renormalize: bool
+    row_stride: I64
+    ranges: Ranges | None = None
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def tokens(self) -> int:
+        """b, the tokens of every problem here."""
+        return int(self.logits.shape[1])
+
+    def take(self, index: npt.NDArray[np.intp] | slice) -> "Batch":
+        """Return the problems at ``index``, in that order."""
+        ranges = self.ranges
+        if ranges is not None:
+            ranges = Ranges(ranges.offset[index], ranges.count[index], ranges.tile[index])
+        return Batch(self.family, self.logits[index], self.bias[index], self.scale[index], self.renormalize,
+                     self.row_stride[index], ranges)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The output buffers of a batch: ids int32 and weights float32 ``[L, b, 8]``, metadata int32 ``[L, n]``.
+
+    n is `spec.metadata_size` of the largest tile in the batch, so a problem with a smaller tile has more guard.
+    """
+
+    ids: I32
+    weights: F32
+    metadata: I32 | None
+
+    @staticmethod
+    def poisoned(batch: Batch) -> "Outputs":
+        """Buffers for ``batch`` with every element set to `POISON_WORD`."""
+        shape = (len(batch), batch.tokens, spec.TOP_K)
+        ids = np.full(shape, POISON_WORD, np.int32)
+        metadata = None
+        if batch.ranges is not None:
+            size = spec.metadata_size(int(batch.ranges.tile.max()))
+            metadata = np.full((len(batch), size), POISON_WORD, np.int32)
+        return Outputs(ids, ids.copy().view(np.float32), metadata)
