@@ -1,0 +1,118 @@
+"""Muse Spark's decode routing: the one door to the three implementations.
+
+`MUSESPARK_ROUTING_BACKEND` chooses among them when this module is imported: ``cute`` or ``triton`` (CUDA tensors,
+compute capability 9.0 or newer) or ``spec`` (CPU tensors, the NumPy specification). Unset, a machine with such a
+device gets ``cute`` where it imports, else ``triton``; every other machine gets ``spec``. A value that is unknown or
+cannot work here is an ImportError; what was asked for is never replaced by something else.
+
+The contract of every function is that of `spec.contract`; the clauses stand in docs/specification.md.
+"""
+
+import ctypes
+import importlib
+import os
+from types import ModuleType
+from typing import Final
+
+from spec.layout import (
+    META_CTA_BATCH,
+    META_CTA_LIMIT,
+    META_EXPANDED_TO_PERMUTED,
+    META_NUM_CTAS,
+    META_PADDED_TOKENS,
+    META_PERMUTED_TO_TOKEN,
+    metadata_size,
+)
+
+__all__ = [
+    "META_CTA_BATCH",
+    "META_CTA_LIMIT",
+    "META_EXPANDED_TO_PERMUTED",
+    "META_NUM_CTAS",
+    "META_PADDED_TOKENS",
+    "META_PERMUTED_TO_TOKEN",
+    "backend",
+    "compile_routing",
+    "compiled_routing",
+    "metadata_size",
+    "prepare",
+    "route",
+]
+
+VARIABLE: Final = "MUSESPARK_ROUTING_BACKEND"
+MODULES: Final = {"cute": "impl_cute.host", "triton": "impl_triton.host", "spec": "spec.host"}
+MINIMUM_CAPABILITY: Final = (9, 0)
+
+
+def _nvml_capabilities() -> list[tuple[int, int]] | None:
+    """Compute capabilities of all devices of this host, or None without NVML.
+
+    NVML is asked first because it creates no CUDA context: importing this module must not forbid a later fork.
+    """
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    if nvml.nvmlInit_v2() != 0:
+        return None
+    count, found = ctypes.c_uint(), []
+    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        return None
+    for index in range(count.value):
+        device, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+        if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0 or nvml.nvmlDeviceGetCudaComputeCapability(
+            device, ctypes.byref(major), ctypes.byref(minor)
+        ):
+            return None
+        found.append((major.value, minor.value))
+    return found
+
+
+def _why_no_device() -> str | None:
+    """Why the kernels cannot run here, or None where a visible device has the capability they need."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return "torch is not installed, and the kernels take its CUDA tensors"
+    count = torch.cuda.device_count()
+    if count == 0:
+        return "torch sees no CUDA device"
+    capabilities = set(_nvml_capabilities() or ())
+    able = {capability for capability in capabilities if capability >= MINIMUM_CAPABILITY}
+    if not able or able != capabilities:  # NVML knows nothing, or knows devices that CUDA_VISIBLE_DEVICES may hide
+        capabilities = {torch.cuda.get_device_capability(index) for index in range(count)}
+        able = {capability for capability in capabilities if capability >= MINIMUM_CAPABILITY}
+    if able:
+        return None
+    return f"no CUDA device has compute capability 9.0 or newer (found {sorted(capabilities)})"
+
+
+def _load(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(MODULES[name])
+    except ImportError as error:
+        raise ImportError(f"{VARIABLE}={name} cannot work here: {error}; install it, or set {VARIABLE}=spec") from error
+
+
+def _choose() -> tuple[str, ModuleType]:
+    """The backend's name and the module whose functions this door hands out."""
+    asked = os.environ.get(VARIABLE)
+    if not asked:
+        if _why_no_device() is None:
+            try:
+                return "cute", _load("cute")
+            except ImportError:
+                return "triton", _load("triton")
+        return "spec", _load("spec")
+    if asked not in MODULES:
+        raise ImportError(f"{VARIABLE} must be one of {', '.join(MODULES)}, or unset, not {asked!r}")
+    if asked != "spec" and (reason := _why_no_device()) is not None:
+        raise ImportError(f"{VARIABLE}={asked} cannot work here: {reason}; unset {VARIABLE}, or set it to spec")
+    return asked, _load(asked)
+
+
+backend, _host = _choose()
+route = _host.route
+prepare = _host.prepare
+compile_routing = _host.compile_routing
+compiled_routing = _host.compiled_routing
