@@ -1,0 +1,102 @@
+"""The door: which backend the environment gets, and that nothing asked for is silently replaced."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A torch that pretends: `count` devices of capability `capability`, and no NVML on the host.
+PRETEND = """
+import sys, types
+torch = types.ModuleType("torch")
+torch.cuda = types.SimpleNamespace(device_count=lambda: {count}, get_device_capability=lambda index: {capability})
+sys.modules["torch"] = torch
+import importlib
+real = importlib.import_module
+def import_module(name, package=None):
+    if name in {missing}:
+        raise ImportError(name + " is missing")
+    if name in ("impl_cute.host", "impl_triton.host"):
+        host = types.SimpleNamespace(route=name, prepare=name, compile_routing=name, compiled_routing=name)
+        return host
+    return real(name, package)
+importlib.import_module = import_module
+"""
+
+
+def door(code: str, backend: str | None, pretend: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "MUSESPARK_ROUTING_BACKEND"}
+    if backend is not None:
+        environment["MUSESPARK_ROUTING_BACKEND"] = backend
+    script = pretend + "\nimport musespark_routing as door\n" + textwrap.dedent(code)
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def pretend(count: int = 1, capability: tuple[int, int] = (9, 0), missing: tuple[str, ...] = ()) -> str:
+    return PRETEND.format(count=count, capability=capability, missing=missing) + (
+        "import ctypes\n"
+        "def no_library(name):\n    raise OSError(name)\n"
+        "ctypes.CDLL = no_library\n"
+    )
+
+
+def test_spec_backend_routes_cpu_tensors():
+    done = door(
+        """
+        import torch
+        logits = torch.zeros(2, 256)
+        logits[1, 200] = 1
+        ids, weights = torch.empty(2, 8, dtype=torch.int32), torch.empty(2, 8)
+        metadata = torch.full((door.metadata_size(8),), -7, dtype=torch.int32)
+        door.prepare()
+        door.route(logits, torch.zeros(256), ids, weights, 1.0, True, metadata, 0, 256, 8)
+        print(door.backend, ids[0].tolist(), ids[1].tolist(), metadata[:2].tolist())
+        """,
+        "spec",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "spec [0, 1, 2, 3, 4, 5, 6, 7] [200, 0, 1, 2, 3, 4, 5, 6] [72, 9]"
+
+
+@pytest.mark.parametrize(
+    ("case", "backend", "setting", "expected"),
+    [
+        ("a-device-and-both-backends-gives-cute", None, pretend(), "cute"),
+        ("a-device-without-cute-gives-triton", None, pretend(missing=("impl_cute.host",)), "triton"),
+        ("an-empty-variable-is-an-unset-one", "", pretend(), "cute"),
+        ("no-device-gives-spec", None, pretend(count=0), "spec"),
+        ("an-old-device-gives-spec", None, pretend(capability=(8, 0)), "spec"),
+        ("triton-asked-for-is-triton", "triton", pretend(), "triton"),
+        ("spec-asked-for-is-spec-also-with-a-device", "spec", pretend(), "spec"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith(("a", "n", "t", "s")) else "",
+)
+def test_chosen_backend(case, backend, setting, expected):
+    done = door("print(door.backend)", backend, setting)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("backend", "setting", "words"),
+    [
+        ("cutlass", pretend(), "must be one of cute, triton, spec, or unset, not 'cutlass'"),
+        ("CUTE", pretend(), "not 'CUTE'"),
+        ("cute", pretend(count=0), "cute cannot work here: torch sees no CUDA device; unset"),
+        ("triton", pretend(capability=(8, 6)), "no CUDA device has compute capability 9.0 or newer (found [(8, 6)])"),
+        ("cute", pretend(missing=("torch",)), "torch is not installed"),
+        ("cute", pretend(missing=("impl_cute.host",)), "cute cannot work here: impl_cute.host is missing"),
+    ],
+)
+def test_what_was_asked_for_is_an_import_error_that_says_why(backend, setting, words):
+    done = door("", backend, setting)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("ImportError: MUSESPARK_ROUTING_BACKEND")
+    assert words in done.stderr
