@@ -4,11 +4,11 @@ Every field starts on 16 bytes. Elements 2 and 3, and everything past what a cla
 written (M8).
 """
 
-import operator
 from dataclasses import dataclass
 from typing import Final
 
 from spec.constants import MAX_CTAS, MAX_TILE
+from spec.values import as_integer, shown
 
 META_PADDED_TOKENS: Final = 0
 META_NUM_CTAS: Final = 1
@@ -57,10 +57,7 @@ def metadata_size(tile_n: int) -> int:
 
 def check_tile(tile_n: object) -> int:
     """Return ``tile_n`` as an int in 1..256, or raise a ValueError that names it."""
-    try:
-        tile = None if isinstance(tile_n, bool) else operator.index(tile_n)  # type: ignore[arg-type]
-    except TypeError:
-        tile = None
-    if tile is None or not 1 <= tile <= MAX_TILE:
-        raise ValueError(f"tile_n must be an integer in 1..{MAX_TILE}, not {tile_n!r}")
+    tile = as_integer("tile_n", tile_n)
+    if not 1 <= tile <= MAX_TILE:
+        raise ValueError(f"tile_n must be an integer in 1..{MAX_TILE}, not {shown(tile)}")
     return tile
