@@ -1,8 +1,8 @@
 """What is right: Muse Spark decode routing in NumPy, bit for bit as sm_90 computes it.
 
-Clauses A1-A8 are `spec.arithmetic`, R1-R6 `spec.selection`, M1-M8 `spec.permutation`; the rules on arguments are
-`spec.contract`, sizes and limits `spec.constants`, buffer offsets `spec.layout`. `spec.scalar` says it all a second
-time in plain integers, to test the first.
+Clauses A1-A8 are `spec.arithmetic`, R1-R6 `spec.selection`, M1-M8 `spec.permutation`; the rules on arguments
+are `spec.contract`, sizes and limits `spec.constants`, buffer offsets `spec.layout`. `spec.scalar` says it
+all a second time in plain integers, to test the first.
 """
 
 from spec.arithmetic import (

@@ -1,11 +1,11 @@
 """A1-A8: float32 arithmetic as sm_90 does it, bit for bit, on arrays of any shape.
 
-Every function takes float32 arrays (or Python numbers, which are rounded to float32), broadcasts them, and returns a
-new float32 array, 0-d included. Rounding is to nearest even, subnormals are kept, and a NaN result is 0x7fffffff
-whatever NaN went in (A8). No NumPy warning escapes, whatever the caller's `numpy.seterr`.
+Every function takes float32 arrays (or Python numbers, which are rounded to float32), broadcasts them, and
+returns a new float32 array, 0-d included. Rounding is to nearest even, subnormals are kept, and a NaN result
+is 0x7fffffff whatever NaN went in (A8). No NumPy warning escapes, whatever the caller's `numpy.seterr`.
 
-The special function unit (A5, A6) is modelled in integers, one quadratic per segment. A result table of 2^23 entries
-for each function was measured as slower than the quadratic (it misses the caches) and would cost 64 MB a process.
+The special function unit (A5, A6) is modelled in integers, one quadratic per segment. A table of all 2^23
+results was measured as no faster at 8k elements (it misses the caches) and would cost a process 64 MB.
 """
 
 import csv
@@ -48,7 +48,7 @@ def _quiet(function: Callable[_P, F32]) -> Callable[_P, F32]:
 
 
 def _float32(x: npt.ArrayLike) -> F32:
-    """Return ``x`` as a float32 array; an array of another dtype is a TypeError, since rounding it would hide a mistake."""
+    """Return ``x`` as a float32 array; another dtype is refused, since rounding it would hide a mistake."""
     if isinstance(x, np.ndarray):
         if x.dtype != np.float32:
             raise TypeError(f"an array must be float32, not {x.dtype}")
@@ -56,16 +56,17 @@ def _float32(x: npt.ArrayLike) -> F32:
     return np.asarray(x, np.float32)
 
 
-def _canonical(result: npt.ArrayLike) -> F32:
-    """A8: replace every NaN of a fresh ``result`` by 0x7fffffff."""
+def canonical_nan(result: npt.ArrayLike) -> F32:
+    """A8: replace every NaN of a fresh ``result`` by 0x7fffffff, in place where it is an array."""
     r: F32 = np.asarray(result)
-    if np.isnan(np.maximum.reduce(r, axis=None, initial=-np.inf)):
-        np.copyto(r.view(np.int32), NAN_BITS, where=np.isnan(r))
+    nan = np.isnan(r)
+    if np.count_nonzero(nan):
+        r.view(np.int32)[nan] = NAN_BITS
     return r
 
 
 def _operands(*xs: npt.ArrayLike) -> tuple[tuple[int, ...], list[F32]]:
-    """Return the broadcast shape, and each operand flat: of that many elements, or of one."""
+    """Return the broadcast shape, and each operand flat, of as many elements or of one."""
     arrays = [_float32(x) for x in xs]
     shape = arrays[0].shape
     if any(a.shape != shape for a in arrays):
@@ -77,21 +78,21 @@ def _operands(*xs: npt.ArrayLike) -> tuple[tuple[int, ...], list[F32]]:
 @_quiet
 def mul_rn(a: npt.ArrayLike, b: npt.ArrayLike) -> F32:
     """A1, ``mul.rn.f32``: the IEEE 754 product."""
-    return _canonical(np.multiply(_float32(a), _float32(b)))
+    return canonical_nan(np.multiply(_float32(a), _float32(b)))
 
 
 @_quiet
 def add_rn(a: npt.ArrayLike, b: npt.ArrayLike) -> F32:
     """A2, ``add.rn.f32``: the IEEE 754 sum."""
-    return _canonical(np.add(_float32(a), _float32(b)))
+    return canonical_nan(np.add(_float32(a), _float32(b)))
 
 
 @_quiet
 def fma_rn(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> F32:
     """``fma.rn.f32``: ``a * b + c`` rounded once.
 
-    The product of two float32 is exact in float64. Its sum with ``c`` is rounded to odd there, so that the second
-    rounding, to float32, sees on which side of every tie the exact sum lies.
+    The product of two float32 is exact in float64. Its sum with ``c`` is rounded to odd there, so that the
+    second rounding, to float32, sees on which side of every tie the exact sum lies.
     """
     shape, (fa, fb, fc) = _operands(a, b, c)
     product = fa.astype(np.float64) * fb
@@ -102,10 +103,10 @@ def fma_rn(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> F32:
     bits = total.view(np.int64)
     # A total of infinity or NaN has lost NaN, which no comparison selects.
     inexact_even = (np.abs(lost) > 0) & ((bits & 1) == 0)
-    if inexact_even.any():
+    if np.count_nonzero(inexact_even):
         outward = np.signbit(lost) == np.signbit(total)
         bits += inexact_even * np.where(outward, _ODD, -_ODD)
-    return _canonical(total.astype(np.float32)).reshape(shape)
+    return canonical_nan(total.astype(np.float32)).reshape(shape)
 
 
 @_quiet
@@ -113,38 +114,38 @@ def ex2_approx(x: npt.ArrayLike) -> F32:
     """A3, ``ex2.approx.f32``: two to the ``x``, results below 2^-126 included."""
     shape, (fx,) = _operands(x)
     far = fx < -126.0
-    if not far.any():
-        return _canonical(_ex2(fx)).reshape(shape)
+    if not np.count_nonzero(far):
+        return _ex2(fx).reshape(shape)
     result = _ex2(np.where(far, fx * np.float32(0.5), fx))
     np.multiply(result, result, out=result, where=far)
-    return _canonical(result).reshape(shape)
+    return result.reshape(shape)
 
 
 @_quiet
 def ex2_approx_ftz(x: npt.ArrayLike) -> F32:
-    """A5, ``ex2.approx.ftz.f32``, the unit's EX2: a subnormal ``x`` counts as 0, a result below 2^-126 is +0."""
+    """A5, ``ex2.approx.ftz.f32``, the unit's EX2: a subnormal ``x`` is 0, a result below 2^-126 is +0."""
     shape, (fx,) = _operands(x)
     return _ex2(fx).reshape(shape)
 
 
 @_quiet
 def rcp_approx(x: npt.ArrayLike) -> F32:
-    """A6, ``rcp.approx.ftz.f32``, the unit's RCP: a subnormal or zero ``x`` gives infinity, a subnormal result zero."""
+    """A6, ``rcp.approx.ftz.f32``, the unit's RCP: a subnormal ``x`` is 0, and so is a subnormal result."""
     shape, (fx,) = _operands(x)
     return _rcp(fx).reshape(shape)
 
 
 @_quiet
 def div_full(a: npt.ArrayLike, b: npt.ArrayLike) -> F32:
-    """A4, ``div.full.f32``: ``a`` times the unit's reciprocal of ``b``, both scaled where ``b`` is beyond its range."""
+    """A4, ``div.full.f32``: ``a`` times the unit's reciprocal of ``b``, both scaled if ``b`` is extreme."""
     shape, (fa, fb) = _operands(a, b)
-    if _beyond_rcp(fb).any():
+    if np.count_nonzero(_beyond_rcp(fb)):
         magnitude = np.abs(fb)
         factor = np.ones_like(fb)
         factor[magnitude > np.float32(2.0**126)] = 0.25
         factor[magnitude < np.float32(2.0**-126)] = 2.0**24
         fa, fb = fa * factor, fb * factor
-    return _canonical(_rcp(fb) * fa).reshape(shape)
+    return canonical_nan(_rcp(fb) * fa).reshape(shape)
 
 
 def sigmoid(x: npt.ArrayLike) -> F32:
@@ -153,7 +154,7 @@ def sigmoid(x: npt.ArrayLike) -> F32:
 
 
 def _folded_squares() -> I64:
-    """Return sq(z) for every z of 15 bits: the array of partial products of z*z, its columns below 2^15 dropped."""
+    """Return sq(z) for every z of 15 bits: the partial products of z*z without the columns below 2^15."""
     z = np.arange(1 << 15)
     bit = [(z >> i) & 1 for i in range(15)]
     diagonal = sum(bit[i] << (2 * i - 15) for i in range(8, 15))
@@ -196,23 +197,23 @@ def _interpolate(coefficients: tuple[I64, I64, I64], fraction: I32, shift: int) 
 
 def _ex2(x: F32) -> F32:
     """A5 on a flat array."""
-    # At the two ends the fraction is 0, so clipping gives the exponents of infinity and of zero without more ado.
+    # The fraction is 0 at both ends, so what is clipped becomes infinity or zero by the same sums.
     fixed = (np.clip(x, -127.0, 128.0) * np.float32(2.0**23)).astype(np.int32)
     fixed -= (x < 0) & ((fixed & _FRACTION) != 0)
     bits = _interpolate(_EX2_COEFFICIENTS, fixed & _FRACTION, 17)
     bits += fixed & ~_FRACTION
     bits += _ONE
     below = bits < _LEAST_NORMAL
-    if below.any():
+    if np.count_nonzero(below):
         bits[below] = 0
     nan = np.isnan(x)
-    if nan.any():
+    if np.count_nonzero(nan):
         bits[nan] = NAN_BITS
     return bits.view(np.float32)
 
 
 def _beyond_rcp(x: F32) -> npt.NDArray[np.bool_]:
-    """Return where |x| is outside 2^-126 .. 2^126, NaN included: there RCP has no normal result, or x is none."""
+    """Return where |x| is outside 2^-126 .. 2^126, NaN included: only there is RCP no plain interpolation."""
     magnitude = (x.view(np.int32) & _MAGNITUDE).view(np.uint32)
     magnitude -= np.uint32(_LEAST_NORMAL)
     return magnitude > np.uint32(_TWO_TO_126 - _LEAST_NORMAL)
@@ -224,11 +225,13 @@ def _rcp(x: F32) -> F32:
     bits = _interpolate(_RCP_COEFFICIENTS, word & _FRACTION, 16)
     bits -= word & _EXPONENT
     bits += _TWO_TO_126
+    sign = word & _SIGN
     beyond = _beyond_rcp(x)
-    if beyond.any():
+    if np.count_nonzero(beyond):
         bits[beyond & (bits < _LEAST_NORMAL)] = 0
         bits[(word & _EXPONENT) == 0] = _EXPONENT
-    bits |= word & _SIGN
-    if beyond.any():
+        bits |= sign
         bits[np.isnan(x)] = NAN_BITS
+        return bits.view(np.float32)
+    bits |= sign
     return bits.view(np.float32)

@@ -1,8 +1,8 @@
 """Every rule on the arguments of `route`, on anything that looks like a tensor; imports no torch.
 
-A tensor is what answers ``.shape``, ``.stride()``, ``.dtype``, ``.data_ptr()`` and ``.device``. Whatever breaks a rule
-is a ValueError that names the argument, what it must be and what it was. The accepted path is on the host's hot path:
-it reads each property once and words no message.
+A tensor is what answers ``.shape``, ``.stride()``, ``.dtype``, ``.data_ptr()`` and ``.device``. Whatever
+breaks a rule is a ValueError that names the argument, what it must be and what it was. Every call to `route`
+passes here, so an accepted call reads each property once and words no message.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _WORD_BYTES: Final = 4
 
 @dataclass(slots=True)
 class Call:
-    """What a checked call asks for, in plain Python numbers; offset, count and tile are 0 without metadata."""
+    """A checked call in plain Python numbers; offset, count and tile are 0 without metadata."""
 
     batch: int
     scale: float
@@ -47,7 +47,7 @@ def check_route(
     Parameters
     ----------
     logits
-        float32 ``[b, 256]``, 1 <= b <= 8, column stride 1, row stride a multiple of 4 elements (0 included), on 16 bytes.
+        float32 ``[b, 256]``, 1 <= b <= 8, on 16 bytes, column stride 1, row stride a multiple of 4 from 0 up.
     bias
         float32 ``[256]``, contiguous, on 16 bytes.
     ids, weights
@@ -59,7 +59,7 @@ def check_route(
     metadata
         None, or a contiguous int32 vector of at least ``metadata_size(tile_n)`` elements on 16 bytes.
     local_expert_offset, num_local_experts, tile_n
-        Integers, looked at only with metadata: offset >= 0, count >= 1, offset + count <= 256, tile in 1..256.
+        Integers, looked at only with metadata: `check_range`, and tile in 1..256.
     device_type
         ``"cuda"`` or ``"cpu"``: where all the tensors must be, on one device; checked last.
 
@@ -74,14 +74,14 @@ def check_route(
     """
     shape, stride, dtype, row_begin, device = _read("logits", logits)
     if len(shape) != 2 or shape[1] != NUM_EXPERTS or not 1 <= shape[0] <= MAX_TOKENS:
-        raise ValueError(f"logits must have shape [b, {NUM_EXPERTS}], 1 <= b <= {MAX_TOKENS}, not {list(shape)}")
+        raise _wrong("logits", "shape", f"[b, {NUM_EXPERTS}], 1 <= b <= {MAX_TOKENS}", list(shape))
     batch, row_stride = shape[0], stride[0]
     if dtype != "float32":
         raise _wrong("logits", "dtype", "float32", dtype)
     if stride[1] != 1:
         raise _wrong("logits", "column stride", 1, stride[1])
     if row_stride % ROW_STRIDE_MULTIPLE or row_stride < 0:
-        raise _wrong("logits", "row stride", f"a multiple of {ROW_STRIDE_MULTIPLE} elements, 0 or more", row_stride)
+        raise _wrong("logits", "row stride", f"a multiple of {ROW_STRIDE_MULTIPLE} from 0 up", row_stride)
     if row_begin % ALIGNMENT:
         raise _misaligned("logits", row_begin)
     row_end = row_begin + _WORD_BYTES * ((batch - 1) * row_stride + NUM_EXPERTS)
@@ -119,15 +119,7 @@ def check_route(
     one_device = bias_device == device and ids_device == device and weights_device == device
     if metadata is not None:
         tile = check_tile(tile_n)
-        offset = as_integer("local_expert_offset", local_expert_offset)
-        count = as_integer("num_local_experts", num_local_experts)
-        if offset < 0:
-            raise ValueError(f"local_expert_offset must be 0 or more, not {shown(offset)}")
-        if count < 1:
-            raise ValueError(f"num_local_experts must be 1 or more, not {shown(count)}")
-        if offset + count > NUM_EXPERTS:
-            raise ValueError(f"local_expert_offset + num_local_experts must be at most {NUM_EXPERTS}, "
-                             f"not {shown(offset)} + {shown(count)}")
+        offset, count = check_range(local_expert_offset, num_local_experts)
         begin, length, metadata_device = _read_vector(metadata, metadata_size(tile))
         end = begin + _WORD_BYTES * length
         if (
@@ -147,6 +139,33 @@ def check_route(
     if not one_device or _device_type(device) != device_type:
         raise _misplaced(device_type, logits=logits, bias=bias, ids=ids, weights=weights, metadata=metadata)
     return Call(batch, rounded, renormalize, offset, count, tile)
+
+
+def check_range(local_expert_offset: Any, num_local_experts: Any) -> tuple[int, int]:
+    """Return this rank's experts as two ints.
+
+    Parameters
+    ----------
+    local_expert_offset, num_local_experts
+        Integers (not bool): offset >= 0, count >= 1, offset + count <= 256.
+
+    Raises
+    ------
+    ValueError
+        One of them is no integer or out of range.
+    """
+    offset = as_integer("local_expert_offset", local_expert_offset)
+    count = as_integer("num_local_experts", num_local_experts)
+    if offset < 0:
+        raise ValueError(f"local_expert_offset must be 0 or more, not {shown(offset)}")
+    if count < 1:
+        raise ValueError(f"num_local_experts must be 1 or more, not {shown(count)}")
+    if offset + count > NUM_EXPERTS:
+        raise ValueError(
+            f"local_expert_offset + num_local_experts must be at most {NUM_EXPERTS}, "
+            f"not {shown(offset)} + {shown(count)}"
+        )
+    return offset, count
 
 
 def check_prepare(metadata: Any, renormalize: Any) -> None:
@@ -178,7 +197,7 @@ def _device_type(device: Any) -> str:
 
 
 def _read(name: str, tensor: Any) -> tuple[Any, Any, str, int, Any]:
-    """Read what the rules look at: shape, stride, dtype, address, device. What does not answer is no tensor."""
+    """Return shape, stride, dtype, address and device; what does not answer is no tensor."""
     try:
         return tensor.shape, tensor.stride(), _dtype_name(tensor.dtype), tensor.data_ptr(), tensor.device
     except Exception as error:  # sparse, fake and foreign objects refuse in ways of their own

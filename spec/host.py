@@ -73,7 +73,7 @@ def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Rou
     Returns
     -------
     Routing
-        Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile) without checking them.
+        Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile), unchecked.
 
     Raises
     ------

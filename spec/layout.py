@@ -36,7 +36,7 @@ FIELDS: Final = (
     Field("expanded_to_permuted", META_EXPANDED_TO_PERMUTED, "M6"),
     Field("permuted_to_token", META_PERMUTED_TO_TOKEN, "M7"),
 )
-"""The fields in buffer order; each ends where the next starts, the last at ``metadata_size`` - 1 (the guard)."""
+"""The fields in order: each ends where the next starts, the last at ``metadata_size`` - 1, the guard."""
 
 
 def metadata_size(tile_n: int) -> int:

@@ -12,7 +12,7 @@ _SHOWN_CHARACTERS: Final = 100
 
 
 def as_integer(name: str, value: Any) -> int:
-    """Return ``value`` as an int, or raise a ValueError that names it; bool, of whatever library, is no integer."""
+    """Return ``value`` as an int, or raise a ValueError that names it; a bool is no integer."""
     if type(value) is int:
         return value
     try:
@@ -67,7 +67,7 @@ def _to_double(scale: Any) -> float:
         raise ValueError(f"scale must convert to float, not {shown(scale)}: {error}") from error
     if not isfinite(double):
         return double
-    # Rounding twice can differ from rounding once: an inexact double is made odd, so that it is no tie of float32.
+    # Rounding twice can differ from rounding once; an inexact double made odd is no tie of float32.
     if isinstance(real, numbers.Rational):
         exact = Fraction(int(real.numerator), int(real.denominator))
     elif hasattr(real, "as_integer_ratio"):
