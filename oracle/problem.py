@@ -39,9 +39,11 @@ class Batch:
     scale
         float32 ``[L]``.
     row_stride
-        int64 ``[L]``, elements between rows in memory: 0 (all rows are then equal) or a multiple of 4 from 256 up.
+        int64 ``[L]``, elements between rows in memory: 0 (all rows are then equal) or 4 k >= 256.
     ranges
         ``None``: the variant without metadata.
+    seed, index
+        What `oracle.cases.batch` made the problems from, int and int64 ``[L]``; ``None``: not from a family.
     """
 
     family: str
@@ -51,6 +53,8 @@ class Batch:
     renormalize: bool
     row_stride: I64
     ranges: Ranges | None = None
+    seed: int = 0
+    index: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -65,20 +69,51 @@ class Batch:
         ranges = self.ranges
         if ranges is not None:
             ranges = Ranges(ranges.offset[index], ranges.count[index], ranges.tile[index])
-        return Batch(self.family, self.logits[index], self.bias[index], self.scale[index], self.renormalize,
-                     self.row_stride[index], ranges)
+        return Batch(
+            family=self.family,
+            logits=self.logits[index],
+            bias=self.bias[index],
+            scale=self.scale[index],
+            renormalize=self.renormalize,
+            row_stride=self.row_stride[index],
+            ranges=ranges,
+            seed=self.seed,
+            index=None if self.index is None else self.index[index],
+        )
 
 
 @dataclass(frozen=True)
 class Outputs:
     """The output buffers of a batch: ids int32 and weights float32 ``[L, b, 8]``, metadata int32 ``[L, n]``.
 
-    n is `spec.metadata_size` of the largest tile in the batch, so a problem with a smaller tile has more guard.
+    n is `spec.metadata_size` of the largest tile in the batch: a problem with a smaller tile has more guard.
     """
 
     ids: I32
     weights: F32
     metadata: I32 | None
+
+    def take(self, index: npt.NDArray[np.intp] | slice) -> "Outputs":
+        """Return the outputs of the problems at ``index``, in that order."""
+        metadata = None if self.metadata is None else self.metadata[index]
+        return Outputs(self.ids[index], self.weights[index], metadata)
+
+    def put(self, index: npt.NDArray[np.intp], part: "Outputs") -> None:
+        """Write the outputs of some problems at ``index``."""
+        self.ids[index] = part.ids
+        self.weights.view(np.int32)[index] = part.weights.view(np.int32)
+        if self.metadata is not None and part.metadata is not None:
+            self.metadata[index] = part.metadata
+
+    def blank(self, problems: int) -> "Outputs":
+        """Poisoned buffers of the same shapes for so many problems."""
+        ids = np.full((problems, *self.ids.shape[1:]), POISON_WORD, np.int32)
+        metadata = (
+            None
+            if self.metadata is None
+            else np.full((problems, self.metadata.shape[1]), POISON_WORD, np.int32)
+        )
+        return Outputs(ids, ids.copy().view(np.float32), metadata)
 
     @staticmethod
     def poisoned(batch: Batch) -> "Outputs":

@@ -1,0 +1,199 @@
+"""Compiled kernels on disk, shared between processes: each variant is compiled once.
+
+The folder is ``$MUSESPARK_ROUTING_CACHE``, else ``$XDG_CACHE_HOME/musespark-routing``, else
+``~/.cache/musespark-routing``. An entry is one zip file: the PTX, the cubin, and a JSON of the rest.
+"""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+import os
+import platform
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from oracle.errors import CannotRunError
+from oracle.files import write_whole
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    package: str
+    distribution: str
+
+
+_COMPILERS: Final = {
+    "cute": _Compiler("impl_cute", "nvidia-cutlass-dsl"),
+    "triton": _Compiler("impl_triton", "triton"),
+}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel, as ``impl_X.compiler.Compiled`` has it.
+
+    ptx, cubin
+        What the compiler made.
+    entry
+        The kernel's name in the PTX.
+    threads, dynamic_shared
+        Of the one CTA; bytes.
+    """
+
+    ptx: str
+    cubin: bytes
+    entry: str
+    threads: int
+    dynamic_shared: int
+
+
+def compiled_backends() -> tuple[str, ...]:
+    """Return the backends that have kernels to compile."""
+    return tuple(_COMPILERS)
+
+
+def missing_compiler(backend: str) -> str | None:
+    """Why the kernels of ``backend`` cannot be compiled here, in one line; None if they can."""
+    compiler = _COMPILERS[backend]
+    try:
+        importlib.metadata.version(compiler.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{compiler.distribution} is not installed"
+    if importlib.util.find_spec(compiler.package) is None:
+        return f"the package {compiler.package} is not there"
+    return None
+
+
+@lru_cache(maxsize=16)
+def artifact(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a") -> Compiled:
+    """Return one variant of a backend's kernel, from the disk if it was compiled before.
+
+    Parameters
+    ----------
+    backend
+        ``cute`` or ``triton``.
+    metadata, renormalize
+        The variant.
+    arch
+        What it is compiled for.
+
+    Raises
+    ------
+    CannotRunError
+        The compiler is missing or fails, or the cache folder cannot be written.
+    """
+    reason = missing_compiler(backend)
+    if reason is not None:
+        raise CannotRunError(reason)
+    path = entry_path(backend, metadata, renormalize, arch)
+    found = _load(path)
+    if found is not None:
+        return found
+    with locked(path.with_suffix(".lock")):
+        found = _load(path)
+        if found is None:
+            found = _compile(backend, metadata, renormalize, arch)
+            write_whole(path, _packed(found))
+    return found
+
+
+def entry_path(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a") -> Path:
+    """Where the variant lies on disk: its name holds a hash of all that its code depends on."""
+    compiler = _COMPILERS[backend]
+    variant = (
+        f"{backend}-{'metadata' if metadata else 'plain'}-{'renormalize' if renormalize else 'raw'}-{arch}"
+    )
+    digest = hashlib.sha256()
+    facts = (_FORMAT, variant, importlib.metadata.version(compiler.distribution), platform.python_version())
+    digest.update(repr(facts).encode())
+    for source in _sources(compiler.package):
+        digest.update(source.name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
+    return cache_folder() / f"{variant}-{digest.hexdigest()[:24]}.zip"
+
+
+def cache_folder() -> Path:
+    """Return the folder of everything that is compiled once."""
+    named = os.environ.get("MUSESPARK_ROUTING_CACHE")
+    if named:
+        return Path(named)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "musespark-routing"
+
+
+def _sources(package: str) -> list[Path]:
+    """Return what the kernels are made from: the backend's modules, and the two of spec that they import."""
+    spec_folder, folder = _package_folder("spec"), _package_folder(package)
+    return [*sorted(folder.glob("*.py")), spec_folder / "constants.py", spec_folder / "layout.py"]
+
+
+def _package_folder(package: str) -> Path:
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise CannotRunError(f"the package {package} is not there")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path``, so that one process alone makes what lies beside it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise CannotRunError(f"cannot write the cache, set MUSESPARK_ROUTING_CACHE: {error}") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(backend: str, metadata: bool, renormalize: bool, arch: str) -> Compiled:
+    try:
+        compiler = import_module(f"{_COMPILERS[backend].package}.compiler")
+        made: Any = compiler.compile_kernel(metadata, renormalize, arch)
+    except Exception as error:
+        message = " ".join(str(error).split())[:300]
+        raise CannotRunError(
+            f"compiling {backend} for {arch} failed: {type(error).__name__}: {message}"
+        ) from error
+    return Compiled(made.ptx, bytes(made.cubin), made.entry, made.threads, made.dynamic_shared)
+
+
+def _packed(compiled: Compiled) -> bytes:
+    content = io.BytesIO()
+    rest = {key: getattr(compiled, key) for key in ("entry", "threads", "dynamic_shared")}
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("kernel.ptx", compiled.ptx)
+        file.writestr("kernel.cubin", compiled.cubin)
+        file.writestr("about.json", json.dumps(rest))
+    return content.getvalue()
+
+
+def _load(path: Path) -> Compiled | None:
+    """Return the entry; None where there is none, or a damaged one (the zip's checksums tell)."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            about = json.loads(file.read("about.json"))
+            ptx, cubin = file.read("kernel.ptx").decode(), file.read("kernel.cubin")
+        return Compiled(ptx, cubin, str(about["entry"]), int(about["threads"]), int(about["dynamic_shared"]))
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        ValueError,
+        EOFError,
+        NotImplementedError,
+    ):
+        return None

@@ -1,0 +1,214 @@
+"""The run of `check`: every chunk through every target, each answer against the specification."""
+
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from oracle import artifacts, backends, cases, replay
+from oracle.compare import WORD_BITS, agreement, compare, expect, explain, words
+from oracle.errors import CannotRunError
+from oracle.outcome import ChunkResult, Finding, Result, Tally
+from oracle.plan import Chunk, Plan, Target
+from oracle.problem import I64, Batch, Outputs
+from oracle.ptxsim.errors import SimulationError
+from oracle.report import Reporter
+from oracle.workers import Workers
+
+_SIMULATOR_ERRORS: Final = 2
+"""Simulator errors after which the rest of a chunk is left: a missing barrier fails every launch alike."""
+
+_LOOKED_AT: Final = 16
+"""Wrong problems of a chunk that are explained, in search of ones that break other clauses."""
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """A kernel that the run needs, compiled ahead so that no rate includes a compiler."""
+
+    backend: str
+    metadata: bool
+    renormalize: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a target made of a batch.
+
+    failures
+        What the simulator said, by the problem that it stopped.
+    left
+        The problems that were not run after that.
+    """
+
+    outputs: Outputs
+    failures: dict[int, str]
+    left: npt.NDArray[np.intp]
+    seconds: float
+
+
+def run(plan: Plan, jobs: int, reporter: Reporter, replays: Path) -> Result:
+    """Make the run.
+
+    Parameters
+    ----------
+    plan
+        What to run.
+    jobs
+        Worker processes.
+    reporter
+        Is told of the progress, and of every wrong problem of a new kind.
+    replays
+        The folder for the replay files of those problems.
+
+    Raises
+    ------
+    CannotRunError
+        A target cannot run here, or a worker died.
+    """
+    for target in plan.targets:
+        reason = backends.unavailable(target.backend, target.device)
+        if reason is not None:
+            raise CannotRunError(f"{target}: {reason}")
+    start = time.monotonic()
+    tallies: dict[tuple[Target, str], Tally] = {}
+    left = 0
+    with Workers(jobs) as workers:
+        _prepare(plan, workers, reporter)
+        reporter.start(sum(chunk.weight for chunk in plan.chunks()))
+        for result in workers.map(execute, plan.chunks()):
+            left += result.left
+            for target, tally in result.tallies.items():
+                tallies.setdefault((target, result.chunk.family), Tally()).add(tally)
+            for finding in result.findings:
+                if reporter.wants(finding):
+                    reporter.finding(finding, replay.save(finding, replays))
+            reporter.advance(result.chunk.weight, sum(tally.launches for tally in result.tallies.values()))
+    reporter.end()
+    order = {key: place for place, key in enumerate(product(plan.targets, cases.FAMILIES))}
+    return Result(
+        {key: tallies[key] for key in sorted(tallies, key=order.__getitem__)}, left, time.monotonic() - start
+    )
+
+
+def _prepare(plan: Plan, workers: Workers, reporter: Reporter) -> None:
+    simulated = {target.backend for target in plan.targets if target.device == "sim"}
+    needed = {
+        _Variant(backend, chunk.ranges is not None, chunk.renormalize)
+        for chunk in plan.chunks()
+        for backend in simulated.intersection(artifacts.compiled_backends())
+    }
+    missing = [
+        variant
+        for variant in sorted(needed, key=str)
+        if not artifacts.entry_path(variant.backend, variant.metadata, variant.renormalize).exists()
+    ]
+    if missing:
+        reporter.note(f"compiling {len(missing)} kernels")
+        for _ in workers.map(_compile, missing):
+            pass
+
+
+def _compile(variant: _Variant) -> None:
+    artifacts.artifact(variant.backend, variant.metadata, variant.renormalize)
+
+
+def execute(chunk: Chunk) -> ChunkResult:
+    """Put one chunk to all of its targets and judge the answers."""
+    batch = chunk.make()
+    expected = expect(batch)
+    answers = {target: answer(target, batch) for target in chunk.targets}
+    result = ChunkResult(chunk)
+    wrong: dict[Target, I64] = {}
+    for target, given in answers.items():
+        differing = compare(expected, given.outputs)
+        unanswered = [*given.failures, *given.left]
+        differing[unanswered] = 0
+        wrong[target] = differing
+        compared = int(np.delete(words(batch), unanswered).sum()) * WORD_BITS
+        launches = len(batch) - len(given.left)
+        mismatches = int(differing.sum()) + len(given.failures)
+        result.tallies[target] = Tally(launches, compared, mismatches, given.seconds)
+        result.left += len(given.left)
+    for target in answers:
+        result.findings += _findings(target, batch, expected, answers, wrong)
+    return result
+
+
+def answer(target: Target, batch: Batch) -> Answer:
+    """Run a batch on a target; a launch that the simulator stops is set aside, and the others run again."""
+    backend = backends.get(target.backend)
+    outputs = Outputs.poisoned(batch)
+    rest = np.arange(len(batch))
+    failures: dict[int, str] = {}
+    start = time.perf_counter()
+    while len(rest) and len(failures) < _SIMULATOR_ERRORS:
+        part = outputs.blank(len(rest))
+        try:
+            backend.run(batch.take(rest), part, target.device)
+        except SimulationError as error:
+            failures[int(rest[error.launch])] = _told(error)
+            rest = np.delete(rest, error.launch)
+        except CannotRunError:
+            raise
+        except Exception as error:
+            raise CannotRunError(f"{target}: {_told_in_full(error, batch)}") from error
+        else:
+            outputs.put(rest, part)
+            rest = rest[:0]
+    return Answer(outputs, failures, rest, time.perf_counter() - start)
+
+
+def _told(error: SimulationError) -> str:
+    """Say the error without its launch number, which means nothing outside of the chunk."""
+    where = f"thread {error.thread}"
+    if error.address is not None:
+        where += f", address {error.address:#x}"
+    if error.buffer is not None:
+        where += f" ({error.buffer})"
+    source = f" ({error.source})" if error.source else ""
+    return f"{error.kind}: {error.detail}; {where}; PTX line {error.line}: {error.text}{source}"
+
+
+def _told_in_full(error: Exception, batch: Batch) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__} at {place.filename}:{place.lineno} (family {batch.family}): {message}"
+
+
+def _findings(
+    target: Target, batch: Batch, expected: Outputs, answers: dict[Target, Answer], wrong: dict[Target, I64]
+) -> Iterator[Finding]:
+    """Yield the target's wrong problems, one for each set of clauses."""
+    mine = answers[target]
+    seen = set()
+    for problem in [*mine.failures, *np.nonzero(wrong[target])[0][:_LOOKED_AT]]:
+        where = np.array([problem])
+        alone, right = batch.take(where), expected.take(where)
+        failure = mine.failures.get(int(problem))
+        difference = None if failure is not None else explain(alone, right, mine.outputs.take(where))
+        others = tuple(
+            _other(name, problem, other, wrong[name], mine)
+            for name, other in answers.items()
+            if name is not target and problem not in other.left
+        )
+        finding = Finding(target, alone, right, difference, failure, others)
+        if finding.kind not in seen:
+            seen.add(finding.kind)
+            yield finding
+
+
+def _other(name: Target, problem: int, other: Answer, wrong: I64, mine: Answer) -> str:
+    if problem in other.failures:
+        return f"{name} was stopped by the simulator too"
+    if not wrong[problem]:
+        return f"{name} is right here"
+    if problem not in mine.failures and agreement(other.outputs, mine.outputs, problem):
+        return f"{name} writes the same wrong bits"
+    return f"{name} is wrong too, with other bits"

@@ -1,0 +1,215 @@
+"""The command: `check`, `replay`, `backends`, and their exit codes.
+
+0: every bit as specified; 1: a mismatch; 2: bad arguments, or an unreadable replay file; 3: it could not run;
+130: interrupted.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+from oracle import backends, cases, check, replay, report
+from oracle.compare import compare, explain
+from oracle.errors import CannotRunError
+from oracle.files import write_whole
+from oracle.outcome import Finding
+from oracle.plan import ALL_RANGES, DEFAULT_CASES, SAMPLE_RANGES, Plan, RangeChoice, Target, match_families
+from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
+
+PASS: Final = 0
+MISMATCH: Final = 1
+BAD_ARGUMENTS: Final = 2
+COULD_NOT_RUN: Final = 3
+INTERRUPTED: Final = 130
+
+REPLAYS: Final = Path("replays")
+
+Value = TypeVar("Value")
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line on a bad argument, where argparse prints its usage first."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except CannotRunError as error:
+        print(f"could not run: {error}", file=sys.stderr)
+        return COULD_NOT_RUN
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; what Python flushes at exit must not raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return COULD_NOT_RUN
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m oracle", description="Compare routing kernels with the specification, bit for bit."
+    )
+    commands = parser.add_subparsers(required=True, metavar="check|replay|backends")
+
+    one = commands.add_parser("check", help="run the case families and compare every output bit")
+
+    def option(name: str, metavar: str, default: object, parse: Callable[[str], object], text: str) -> None:
+        one.add_argument(name, type=_checked(parse), default=default, metavar=metavar, help=text)
+
+    known = ", ".join(backends.names())
+    every_b, every_tile = tuple(range(1, MAX_TOKENS + 1)), tuple(range(1, MAX_TILE + 1))
+    cores = len(os.sched_getaffinity(0))
+    option("--backend", "NAME,...", ("cute", "triton"), _backends, f"of {known}; default cute,triton")
+    one.add_argument(
+        "--device", choices=("sim", "cuda", "cpu"), help="default: sim for the kernels, cpu for others"
+    )
+    option(
+        "--batch", "LIST", every_b, partial(_numbers, low=1, high=MAX_TOKENS), "values of b: 1-8, or 1,3,8"
+    )
+    option(
+        "--tile", "LIST", every_tile, partial(_numbers, low=1, high=MAX_TILE), "tiles: 1-256, or 1,8,64-128"
+    )
+    option(
+        "--range", "LIST", SAMPLE_RANGES, _ranges, "expert ranges: sample (default), all, or OFFSET:COUNT,..."
+    )
+    option("--family", "NAME,...", tuple(cases.FAMILIES), _families, "case families, * allowed; default all")
+    per_family = f"problems of a selection family, default {DEFAULT_CASES}"
+    option("--cases", "N", DEFAULT_CASES, partial(_number, low=1, high=10**9), per_family)
+    option("--seed", "S", 0, partial(_number, low=0, high=2**64 - 1), "of all random problems, default 0")
+    option("--jobs", "N", cores, partial(_number, low=1, high=1024), "worker processes, default one a core")
+    one.add_argument("--json", type=Path, metavar="FILE", help="write verdict, versions and table there")
+    one.set_defaults(command=_check)
+
+    two = commands.add_parser("replay", help="run a failing input again")
+    two.add_argument("file", type=Path, help="a file that check saved")
+    two.set_defaults(command=_replay)
+
+    three = commands.add_parser("backends", help="what can run here, and why the others cannot")
+    three.set_defaults(command=_list)
+    return parser
+
+
+def _checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Let argparse print the message of a ValueError, which it otherwise replaces by its own."""
+
+    def checked(text: str) -> Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return checked
+
+
+def _number(text: str, low: int, high: int) -> int:
+    if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
+        raise ValueError(f"must be a number in {low}..{high}, not {text!r}")
+    return int(text)
+
+
+def _numbers(text: str, low: int, high: int) -> tuple[int, ...]:
+    """Numbers of a list as ``1,3,5-8``, in order, each once."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        start = _number(first, low, high)
+        end = _number(last, low, high) if dash else start
+        if end < start:
+            raise ValueError(f"{part!r} runs backwards")
+        found.update(range(start, end + 1))
+    return tuple(sorted(found))
+
+
+def _ranges(text: str) -> RangeChoice:
+    fixed: dict[tuple[int, int], None] = {}
+    drawn = False
+    for part in text.split(","):
+        if part in ("sample", "all"):
+            choice = SAMPLE_RANGES if part == "sample" else ALL_RANGES
+            fixed.update(dict.fromkeys(choice.fixed))
+            drawn = drawn or choice.drawn
+            continue
+        match = re.fullmatch(r"([0-9]+):([0-9]+)", part)
+        if match is None:
+            raise ValueError(f"must be sample, all or OFFSET:COUNT, not {part!r}")
+        offset, count = int(match[1]), int(match[2])
+        if count < 1 or offset + count > NUM_EXPERTS:
+            raise ValueError(f"{part!r} must hold at least one expert and end by {NUM_EXPERTS}")
+        fixed[offset, count] = None
+    return RangeChoice(tuple(fixed), drawn)
+
+
+def _backends(text: str) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(text.split(",")))
+    for name in chosen:
+        if name not in backends.names():
+            raise ValueError(f"no backend {name!r}: there are {', '.join(backends.names())}")
+    return chosen
+
+
+def _families(text: str) -> tuple[str, ...]:
+    return match_families(text.split(","))
+
+
+def _check(options: argparse.Namespace) -> int:
+    targets = tuple(Target(name, options.device or backends.get(name).devices[0]) for name in options.backend)
+    plan = Plan(
+        targets, options.family, options.batch, options.tile, options.range, options.cases, options.seed
+    )
+    if not any(plan.chunks()):
+        print("python -m oracle check: these options leave nothing to run", file=sys.stderr)
+        return BAD_ARGUMENTS
+    if options.json is not None and not options.json.parent.is_dir():
+        print(f"python -m oracle check: --json: no folder {options.json.parent}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    result = check.run(plan, options.jobs, report.Reporter(), REPLAYS)
+    print(report.table(result), report.LEGEND, report.verdict(result), sep="\n", flush=True)
+    if options.json is not None:
+        write_whole(options.json, report.as_json(result).encode())
+    return PASS if result.passed else MISMATCH
+
+
+def _replay(options: argparse.Namespace) -> int:
+    try:
+        target, batch, expected = replay.load(options.file)
+        known = target.backend in backends.names()
+        reason = backends.unavailable(target.backend, target.device) if known else None
+    except replay.ReplayFileError as error:
+        print(f"python -m oracle replay: {error}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    if not known:
+        print(
+            f"python -m oracle replay: {options.file} is for the unknown backend {target.backend!r}",
+            file=sys.stderr,
+        )
+        return BAD_ARGUMENTS
+    if reason is not None:
+        raise CannotRunError(f"{target}: {reason}")
+    given = check.answer(target, batch)
+    failure = given.failures.get(0)
+    if failure is None and not compare(expected, given.outputs).any():
+        print(f"MATCH {target}: every bit is as expected now\n  problem: {report.problem(batch)}")
+        return PASS
+    difference = None if failure is not None else explain(batch, expected, given.outputs)
+    print(report.failure(Finding(target, batch, expected, difference, failure)))
+    return MISMATCH
+
+
+def _list(options: argparse.Namespace) -> int:
+    for name in backends.names():
+        for device in backends.get(name).devices:
+            reason = backends.unavailable(name, device)
+            print(f"{name:8} {device:5} {'ready' if reason is None else f'cannot run: {reason}'}")
+    return PASS
