@@ -234,7 +234,7 @@ def _check(buffers: I32, ids: Integers, offset: Integers, count: Integers, tile:
     needed = metadata_size(int(tile.max()))
     if buffers.dtype != np.int32 or buffers.ndim != 2 or len(buffers) != problems or buffers.shape[1] < needed:
         raise ValueError(
-            f"buffers must be int32 [{problems}, n >= {needed}], not {buffers.dtype} {list(buffers.shape)}"
+            f"buffers must be int32 [{problems}, >= {needed}], not {buffers.dtype} {list(buffers.shape)}"
         )
     if not buffers.flags.writeable:
         raise ValueError("buffers must be writable")
