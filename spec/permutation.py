@@ -120,31 +120,34 @@ def write_metadata_bulk(
     ValueError
         An argument is outside its range; nothing has been written.
     """
-    _check(buffers, ids, offset, count, tile)
-    if not len(ids):
+    routes, begin, experts, rows = (
+        _integers(name, array)
+        for name, array in (("ids", ids), ("offset", offset), ("count", count), ("tile", tile))
+    )
+    _check(buffers, routes, begin, experts, rows)
+    if not len(routes):
         return
-    rows = tile.astype(np.int64)
-    local = local_ids(ids, offset, count)
+    local = local_ids(routes, begin, experts)
     counts, earlier = count_tokens(local)
     ctas, first = split_into_ctas(counts, rows)
     total = num_ctas(ctas)
     padded = padded_tokens(total, rows)
     problem, cta, expert = list_ctas(ctas, total)
     permuted = expanded_to_permuted(local, earlier, first, rows)
+    per_route = permuted.reshape(len(permuted), -1)
 
     # M8: these assignments, and no others, reach the buffers.
     buffers[:, META_PADDED_TOKENS] = padded
     buffers[:, META_NUM_CTAS] = total
     buffers[problem, META_CTA_BATCH + cta] = expert  # M2
     buffers[problem, META_CTA_LIMIT + cta] = cta_limit(problem, cta, expert, counts, first, rows)
-    routes = permuted.shape[1] * TOP_K
-    buffers[:, META_EXPANDED_TO_PERMUTED : META_EXPANDED_TO_PERMUTED + routes] = permuted.reshape(-1, routes)
+    buffers[:, META_EXPANDED_TO_PERMUTED : META_EXPANDED_TO_PERMUTED + per_route.shape[1]] = per_route
     write_permuted_to_token(buffers, permuted, padded)
 
 
-def local_ids(ids: Integers, offset: Integers, count: Integers) -> I64:
+def local_ids(ids: I64, offset: I64, count: I64) -> I64:
     """M1: the local id of each route's expert, `NUM_EXPERTS` where it is another rank's; ``[P, b, 8]``."""
-    local = ids.astype(np.int64) - offset[:, None, None]
+    local = ids - offset[:, None, None]
     local[(local < 0) | (local >= count[:, None, None])] = _ELSEWHERE
     return local
 
@@ -210,37 +213,36 @@ def write_permuted_to_token(buffers: I32, permuted: I64, padded: I64) -> None:
     rows[problem, permuted[problem, token, pick]] = token
 
 
-def _check(buffers: I32, ids: Integers, offset: Integers, count: Integers, tile: Integers) -> None:
-    problems = len(ids) if isinstance(ids, np.ndarray) and ids.ndim else 0
-    arrays = {"buffers": buffers, "ids": ids, "offset": offset, "count": count, "tile": tile}
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray) or not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"{name} must be an integer array")
+def _integers(name: str, array: Integers) -> I64:
+    if not isinstance(array, np.ndarray) or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} must be an integer array")
+    return array.astype(np.int64)
+
+
+def _check(buffers: I32, ids: I64, offset: I64, count: I64, tile: I64) -> None:
     if ids.ndim != 3 or ids.shape[2] != TOP_K or not 1 <= ids.shape[1] <= MAX_TOKENS:
         raise ValueError(f"ids must be [P, b, {TOP_K}], 1 <= b <= {MAX_TOKENS}, not {list(ids.shape)}")
+    problems = len(ids)
     for name, array in (("offset", offset), ("count", count), ("tile", tile)):
         if array.shape != (problems,):
             raise ValueError(f"{name} must have shape [{problems}], one a problem, not {list(array.shape)}")
-    if not problems:
-        return
     ordered = np.sort(ids, axis=-1)
     _require("ids", "global expert ids in 0..255", ids, (ids >= 0) & (ids < NUM_EXPERTS))
     _require("ids", "eight different experts a row", ids, (ordered[..., 1:] != ordered[..., :-1]).all(-1))
     _require("tile", f"1..{MAX_TILE}", tile, (tile >= 1) & (tile <= MAX_TILE))
     _require("offset", f"0..{NUM_EXPERTS - 1}", offset, (offset >= 0) & (offset < NUM_EXPERTS))
-    # The offset is known to be small here, so that this difference cannot wrap.
     fits = (count >= 1) & (count <= NUM_EXPERTS - offset)
     _require("count", f"1..{NUM_EXPERTS} - offset", count, fits)
-    needed = metadata_size(int(tile.max()))
-    if buffers.dtype != np.int32 or buffers.ndim != 2 or len(buffers) != problems or buffers.shape[1] < needed:
-        raise ValueError(
-            f"buffers must be int32 [{problems}, >= {needed}], not {buffers.dtype} {list(buffers.shape)}"
-        )
+    if not isinstance(buffers, np.ndarray) or buffers.dtype != np.int32 or buffers.ndim != 2:
+        raise ValueError("buffers must be an int32 array [P, n]")
+    needed = metadata_size(int(tile.max(initial=1)))
+    if len(buffers) != problems or buffers.shape[1] < needed:
+        raise ValueError(f"buffers must be [{problems}, {needed} or more], not {list(buffers.shape)}")
     if not buffers.flags.writeable:
         raise ValueError("buffers must be writable")
 
 
-def _require(name: str, rule: str, array: Integers, holds: npt.NDArray[np.bool_]) -> None:
+def _require(name: str, rule: str, array: I64, holds: npt.NDArray[np.bool_]) -> None:
     if not holds.all():
         problem = int(np.argwhere(~holds)[0][0])
         raise ValueError(f"{name} must be {rule}, not {array[problem].tolist()} (problem {problem})")

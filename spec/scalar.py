@@ -1,7 +1,7 @@
 """The clauses a second time, in plain Python integers, to test the first version.
 
-Written differently on purpose: a float32 is its bit pattern, a finite value is an exact multiple of 2^-149, the
-picks are eight scans, and the metadata lists grow expert by expert. Nothing here is fast.
+Written differently on purpose: a float32 is its bit pattern, a finite value is an exact multiple of 2^-149,
+the picks are eight scans, and the metadata lists grow expert by expert. Nothing here is fast.
 """
 
 import csv
