@@ -1,8 +1,13 @@
-"""The kernel in Gluon: one program of eight warps, one warp a token row, eight neighbouring experts a lane.
+"""The kernel in Gluon: one program of eight warps, a warp a token row, a lane eight neighbouring experts.
 
-The stages carry the names of the specification: score, select, weigh, permute. Gluon, not plain Triton, because the
-layout is the algorithm here: with a row in one warp, a row's maximum is one warp reduction and needs no barrier.
+The stages carry the names of the specification: score, select, weigh, permute. Gluon, not plain Triton, since
+the layout is the algorithm: with a row in one warp, its maximum is a warp reduction and needs no barrier.
+Compiled with ``enable_fp_fusion=False``, every float add and multiply below is ``.rn`` (A1, A2).
 """
+# Triton's language has no starred expressions, so tuples grow by concatenation.
+# ruff: noqa: RUF005
+
+import struct
 
 import triton.language as tl
 from triton.experimental import gluon
@@ -10,17 +15,19 @@ from triton.experimental.gluon import language as gl
 
 from spec import constants, layout
 
-ENTRY = "route_kernel"
 WARPS = constants.MAX_TOKENS
 
 TOKENS: gl.constexpr = gl.constexpr(constants.MAX_TOKENS)
 EXPERTS: gl.constexpr = gl.constexpr(constants.NUM_EXPERTS)
 TOP_K: gl.constexpr = gl.constexpr(constants.TOP_K)
 MAX_TILE: gl.constexpr = gl.constexpr(constants.MAX_TILE)
-EPSILON: gl.constexpr = gl.constexpr(constants.SUM_EPSILON)
-NEG_LOG2E_BITS: gl.constexpr = gl.constexpr(constants.NEG_LOG2E_BITS - (1 << 32))
+SUM_EPSILON: gl.constexpr = gl.constexpr(constants.SUM_EPSILON)
+NEG_LOG2E: gl.constexpr = gl.constexpr(struct.unpack("f", struct.pack("I", constants.NEG_LOG2E_BITS))[0])
 LANES: gl.constexpr = gl.constexpr(32)
-PER_LANE: gl.constexpr = gl.constexpr(constants.NUM_EXPERTS // 32)
+# Expert e is place e & 7 of lane e >> 3. What is counted for a lane's experts is one word, four bits a place.
+PLACES: gl.constexpr = gl.constexpr(8)
+PLACE_BITS: gl.constexpr = gl.constexpr(3)
+REMOVED: gl.constexpr = gl.constexpr(-(1 << 31))
 
 PADDED_TOKENS: gl.constexpr = gl.constexpr(layout.META_PADDED_TOKENS)
 NUM_CTAS: gl.constexpr = gl.constexpr(layout.META_NUM_CTAS)
@@ -29,108 +36,122 @@ CTA_LIMIT: gl.constexpr = gl.constexpr(layout.META_CTA_LIMIT)
 EXPANDED_TO_PERMUTED: gl.constexpr = gl.constexpr(layout.META_EXPANDED_TO_PERMUTED)
 PERMUTED_TO_TOKEN: gl.constexpr = gl.constexpr(layout.META_PERMUTED_TO_TOKEN)
 
-# [token, expert]: a warp a row, a lane eight neighbouring experts, so two 16-byte loads a lane.
+# [token, expert]: two 16-byte loads a lane.
 ROWS: gl.constexpr = gl.constexpr(gl.BlockedLayout([1, 8], [1, 32], [8, 1], [1, 0]))
 # [token, other token, lane]: a warp a token, the other tokens in registers.
 CUBE: gl.constexpr = gl.constexpr(gl.BlockedLayout([1, 8, 1], [1, 1, 32], [8, 1, 1], [2, 1, 0]))
 # [token, lane]: one value a thread.
-LANE: gl.constexpr = gl.constexpr(gl.SliceLayout(1, CUBE.value))
-# [other token, lane]: every warp holds all of it.
+WARP: gl.constexpr = gl.constexpr(gl.SliceLayout(1, CUBE.value))
+# [other token, lane]: all of it in every warp.
 OTHERS: gl.constexpr = gl.constexpr(gl.SliceLayout(0, CUBE.value))
-# [row of the permuted list]: 16-byte stores.
+# [lane], the same in every warp.
+LANE: gl.constexpr = gl.constexpr(gl.SliceLayout(0, WARP.value))
+# [permuted row]: 16-byte stores.
 FILL: gl.constexpr = gl.constexpr(gl.BlockedLayout([4], [32], [8], [0]))
+FILL_ROWS: gl.constexpr = gl.constexpr(4 * 32 * WARPS)
 
-barrier = tl.debug_barrier
+# Batcher's odd-even merge sort of eight.
+NETWORK: gl.constexpr = gl.constexpr((
+    (0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (1, 3), (4, 6), (5, 7), (1, 2), (5, 6),
+    (0, 4), (1, 5), (2, 6), (3, 7), (2, 4), (3, 5), (1, 2), (3, 4), (5, 6),
+))  # fmt: skip
+COMPARATORS: gl.constexpr = gl.constexpr(len(NETWORK.value))
 
 
 @gluon.jit
 def ex2_approx(x):
     """A3."""
-    return gl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1)
+    return gl.inline_asm_elementwise(
+        "ex2.approx.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1
+    )
 
 
 @gluon.jit
 def div_full(a, b):
-    """A4, written out so that no constant operand becomes a multiplication by its reciprocal."""
-    return gl.inline_asm_elementwise("div.full.f32 $0, $1, $2;", "=r,r,r", [a, b], dtype=gl.float32, is_pure=True,
-                                     pack=1)
+    """A4, spelled out, so that no constant divisor becomes a multiplication by its reciprocal."""
+    return gl.inline_asm_elementwise(
+        "div.full.f32 $0, $1, $2;", "=r,r,r", [a, b], dtype=gl.float32, is_pure=True, pack=1
+    )
 
 
 @gluon.jit
 def shuffle(value, source):
-    """Give every lane the value that lane `source` of its warp holds."""
-    return gl.inline_asm_elementwise("shfl.sync.idx.b32 $0, $1, $2, 31, -1;", "=r,r,r", [value, source],
-                                     dtype=value.dtype, is_pure=True, pack=1)
+    """Give each lane the value that lane `source` (modulo 32) of its warp holds."""
+    return gl.inline_asm_elementwise(
+        "shfl.sync.idx.b32 $0, $1, $2, 31, -1;", "=r,r,r", [value, source],
+        dtype=value.dtype, is_pure=True, pack=1,
+    )  # fmt: skip
 
 
 @gluon.jit
-def by_register(x):
-    """Split `[8, 256]` into the eight experts of each lane: eight `[8, 32]` tensors."""
-    x = x.reshape([TOKENS, LANES, 2, 2, 2])
-    a, b = gl.split(x)
-    c, d = gl.split(a)
-    e, f = gl.split(b)
-    x0, x4 = gl.split(c)
-    x2, x6 = gl.split(d)
-    x1, x5 = gl.split(e)
-    x3, x7 = gl.split(f)
-    return (as_lane(x0), as_lane(x1), as_lane(x2), as_lane(x3), as_lane(x4), as_lane(x5), as_lane(x6), as_lane(x7))
+def as_warp(x):
+    """Name the layout of a `[8, 32]` tensor; no data moves."""
+    return gl.convert_layout(x, WARP, assert_trivial=True)
 
 
 @gluon.jit
 def as_lane(x):
-    """Name the layout of a `[8, 32]` tensor; no data moves."""
-    return gl.convert_layout(x, LANE, assert_trivial=True)
+    """Name the layout of a `[32]` tensor and let it broadcast over tokens; no data moves."""
+    return gl.convert_layout(x, LANE, assert_trivial=True)[None, :]
+
+
+@gluon.jit
+def split_places(x):
+    """Split `[8, 256]` into the eight places of each lane: a tuple of `[8, 32]`; no data moves."""
+    even, odd = gl.split(x.reshape([TOKENS, LANES, 2, 2, 2]))
+    x04, x26 = gl.split(even)
+    x15, x37 = gl.split(odd)
+    x0, x4 = gl.split(x04)
+    x1, x5 = gl.split(x15)
+    x2, x6 = gl.split(x26)
+    x3, x7 = gl.split(x37)
+    return (
+        as_warp(x0), as_warp(x1), as_warp(x2), as_warp(x3),
+        as_warp(x4), as_warp(x5), as_warp(x6), as_warp(x7),
+    )  # fmt: skip
 
 
 @gluon.jit
 def score(logits):
     """R1, A7."""
-    neg_log2e = gl.to_tensor(NEG_LOG2E_BITS).to(gl.int32).to(gl.float32, bitcast=True)
-    one = gl.full([TOKENS, EXPERTS], 1.0, gl.float32, ROWS)
-    return div_full(one, ex2_approx(logits * neg_log2e) + 1.0)
+    return div_full(1.0, ex2_approx(logits * NEG_LOG2E) + 1.0)
 
 
 @gluon.jit
 def ordered_key(key):
-    """R2: int32 that orders as the float32 key does, NaN (0x7fffffff) above all; -0.0 does not occur."""
+    """R2: the int32 that orders as the float32 key does, NaN (0x7fffffff) above all.
+
+    No key is -0.0, since no score is, so the two zeros need no care; and none maps to `REMOVED`.
+    """
     bits = key.to(gl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @gluon.jit
 def exchange(items, i: gl.constexpr, j: gl.constexpr):
-    """Compare-exchange: the larger of items i and j to place i."""
-    return items[:i] + (gl.maximum(items[i], items[j]),) + items[i + 1:j] + (gl.minimum(items[i], items[j]),) + items[j + 1:]
+    """Put the larger of items i and j, i < j, at i and the other at j."""
+    high = gl.maximum(items[i], items[j])
+    low = gl.minimum(items[i], items[j])
+    return items[:i] + (high,) + items[i + 1 : j] + (low,) + items[j + 1 :]
 
 
 @gluon.jit
-def sort_lane(keys):
+def sort_places(keys):
     """R3: sort the eight keys of each lane, largest first, among equals the lowest expert first.
 
-    Returns the eight sorted keys and one word with the places they came from, four bits each.
+    Returns the sorted keys and a word of the places they came from.
     """
     items = ()
-    for i in gl.static_range(PER_LANE):
-        items = items + ((keys[i].to(gl.int64) << 32) | (PER_LANE - 1 - i),)
-    # Batcher's odd-even merge sort of eight.
-    for k in gl.static_range(4):
-        items = exchange(items, 2 * k, 2 * k + 1)
-    for k in gl.static_range(2):
-        items = exchange(items, 4 * k, 4 * k + 2)
-        items = exchange(items, 4 * k + 1, 4 * k + 3)
-        items = exchange(items, 4 * k + 1, 4 * k + 2)
-    for k in gl.static_range(4):
-        items = exchange(items, k, k + 4)
-    for k in gl.static_range(2):
-        items = exchange(items, k + 2, k + 4)
-    for k in gl.static_range(3):
-        items = exchange(items, 2 * k + 1, 2 * k + 2)
+    for i in gl.static_range(PLACES):
+        # The place below the key breaks ties, and comes along.
+        items = items + ((keys[i].to(gl.int64) << 32) | (PLACES - 1 - i),)
+    for k in gl.static_range(COMPARATORS):
+        items = exchange(items, NETWORK[k][0], NETWORK[k][1])
     heads = ()
-    places = gl.full([TOKENS, LANES], 0, gl.int32, LANE)
-    for i in gl.static_range(PER_LANE):
+    places = gl.full([TOKENS, LANES], 0, gl.int32, WARP)
+    for i in gl.static_range(PLACES):
         heads = heads + ((items[i] >> 32).to(gl.int32),)
-        places = places | ((PER_LANE - 1 - items[i].to(gl.int32)) << (4 * i))
+        places = places | ((PLACES - 1 - items[i].to(gl.int32)) << (4 * i))
     return heads, places
 
 
@@ -138,64 +159,56 @@ def sort_lane(keys):
 def select(keys):
     """R3, R4: eight rounds, each takes the best head of the 32 sorted lanes.
 
-    Returns the picked ids, pick j in lane j (other lanes hold 0), and the picked experts of each lane, four bits each.
+    Returns the ids, pick j in lane j (0 in lanes past 7), and a word of what each lane's experts were picked.
     """
-    lane = gl.arange(0, LANES, gl.SliceLayout(0, LANE))[None, :]
-    heads, places = sort_lane(keys)
-    ids = gl.full([TOKENS, LANES], 0, gl.int32, LANE)
-    picked = gl.full([TOKENS, LANES], 0, gl.int32, LANE)
+    lane = gl.arange(0, LANES, LANE)[None, :]
+    heads, places = sort_places(keys)
+    ids = gl.full([TOKENS, LANES], 0, gl.int32, WARP)
+    picked = gl.full([TOKENS, LANES], 0, gl.int32, WARP)
     for j in gl.static_range(TOP_K):
+        place = places & (PLACES - 1)
         best = gl.max(heads[0], axis=1)[:, None]
-        place = places & 15
-        candidate = gl.where(heads[0] == best, lane * PER_LANE + place, EXPERTS)
+        candidate = gl.where(heads[0] == best, (lane << PLACE_BITS) + place, EXPERTS)
         pick = gl.min(candidate, axis=1)[:, None]
         won = candidate == pick
         ids = gl.where(lane == j, pick, ids)
-        picked = gl.where(won, picked | (1 << (place * 4)), picked)
+        picked = gl.where(won, picked | (1 << (4 * place)), picked)
+        # The winner's next key becomes its head. Only the first 7 - j can still matter.
         places = gl.where(won, places >> 4, places)
-        # A lane whose eight experts are all taken falls below every key.
-        rest = heads[1:] + (gl.full([TOKENS, LANES], -0x80000000, gl.int32, LANE),)
-        heads_next = ()
+        behind = heads[1:] + (gl.full([TOKENS, LANES], REMOVED, gl.int32, WARP),)
+        rest = ()
         for i in gl.static_range(TOP_K - 1 - j):
-            heads_next = heads_next + (gl.where(won, rest[i], heads[i]),)
-        heads = heads_next
+            rest = rest + (gl.where(won, behind[i], heads[i]),)
+        heads = rest
     return ids, picked
 
 
 @gluon.jit
-def weigh(scores, ids, scale, RENORMALIZE: gl.constexpr):
+def weigh(scores, ids, scale, renormalize: gl.constexpr):
     """R5, R6: the weight of pick j in lane j."""
-    parts = by_register(scores)
-    place = ids % PER_LANE
-    source = ids // PER_LANE
-    picked = shuffle(parts[0], source)
-    for i in gl.static_range(1, PER_LANE):
-        picked = gl.where(place == i, shuffle(parts[i], source), picked)
-    if RENORMALIZE:
-        total = gl.full([TOKENS, LANES], 0.0, gl.float32, LANE)
+    parts = split_places(scores)
+    place = ids & (PLACES - 1)
+    picked = shuffle(parts[0], ids >> PLACE_BITS)
+    for i in gl.static_range(1, PLACES):
+        picked = gl.where(place == i, shuffle(parts[i], ids >> PLACE_BITS), picked)
+    inverse = scale
+    if renormalize:
+        total = gl.full([TOKENS, LANES], 0.0, gl.float32, WARP)
         for j in gl.static_range(TOP_K):
-            total = total + shuffle(picked, gl.full([TOKENS, LANES], j, gl.int32, LANE))
-        inverse = div_full(gl.full([TOKENS, LANES], scale, gl.float32, LANE), total + EPSILON)
-    else:
-        inverse = scale
+            total = total + shuffle(picked, j)
+        inverse = div_full(scale, total + SUM_EPSILON)
     return picked * inverse
 
 
 @gluon.jit
-def nibble_sum(x):
-    """Sum the eight four-bit fields of each word, at most 64 together."""
+def word_sum(x):
+    """Sum the eight fields of each word; at most 64, the CTAs that there can be."""
     return (((x & 0x0F0F0F0F) + ((x >> 4) & 0x0F0F0F0F)) * 0x01010101) >> 24
 
 
 @gluon.jit
-def lane_row(x):
-    """Name the layout of a `[32]` tensor, one value a lane, so that it broadcasts over tokens; no data moves."""
-    return gl.convert_layout(x, gl.SliceLayout(0, LANE), assert_trivial=True)[None, :]
-
-
-@gluon.jit
 def warp_scan(x):
-    """Inclusive prefix sum over the 32 lanes of a warp."""
+    """Sum each lane's value and those of the lanes below it."""
     lane = gl.arange(0, LANES, x.type.layout)
     for k in gl.static_range(5):
         x = x + gl.where(lane >= (1 << k), shuffle(x, lane - (1 << k)), 0)
@@ -203,103 +216,101 @@ def warp_scan(x):
 
 
 @gluon.jit
-def local_experts(offset, count):
-    """M1: 0xf in the four bits of each of a lane's experts that is this rank's."""
-    first = gl.arange(0, LANES, gl.SliceLayout(0, LANE)) * PER_LANE
-    low = gl.minimum(gl.maximum(offset - first, 0), PER_LANE)
-    high = gl.minimum(gl.maximum(offset + count - first, 0), PER_LANE)
-    one = gl.full([LANES], 1, gl.int64, gl.SliceLayout(0, LANE))
+def local_places(offset, count):
+    """M1: a word with all bits of the experts that are this rank's."""
+    first = gl.arange(0, LANES, LANE)[None, :] << PLACE_BITS
+    low = gl.minimum(gl.maximum(offset - first, 0), PLACES).to(gl.int64)
+    high = gl.minimum(gl.maximum(offset + count - first, 0), PLACES).to(gl.int64)
+    one = gl.full([1, LANES], 1, gl.int64, WARP)
     return ((one << (4 * high)) - (one << (4 * low))).to(gl.int32)
 
 
 @gluon.jit
-def permute(ids, picked, metadata, b, offset, count, tile):
-    """M1-M8. Counts are four bits an expert, eight experts a word: a count is at most 8."""
-    token = gl.arange(0, TOKENS, gl.SliceLayout(1, LANE))[:, None]
-    lane = gl.arange(0, LANES, gl.SliceLayout(0, LANE))[None, :]
-    local_mask = local_experts(offset, count)[None, :]
-    words = gl.where(token < b, picked & local_mask, 0)
-    others = gl.convert_layout(words, OTHERS)
+def fill(rows, padded):
+    """M7: make every row a padding row, 16 bytes a store as far as that goes."""
+    whole = (padded >> 2) * 4
+    index = gl.arange(0, FILL_ROWS, FILL)
+    for start in range(0, whole, FILL_ROWS):
+        gl.store(rows + start + index, gl.full([FILL_ROWS], -1, gl.int32, FILL), mask=start + index < whole)
+    last = whole + gl.arange(0, LANES, LANE)
+    gl.store(rows + last, gl.full([LANES], -1, gl.int32, LANE), mask=last < padded)
 
-    # M1: tokens of each expert, and those of earlier tokens.
+
+@gluon.jit
+def permute(ids, picked, metadata, b, offset, count, tile):
+    """M1-M8."""
+    token = gl.arange(0, TOKENS, gl.SliceLayout(1, WARP))[:, None]
+    lane = gl.arange(0, LANES, LANE)[None, :]
+
+    # M1: tokens of each expert, all and earlier ones, from the words of all warps.
+    words = gl.where(token < b, picked & local_places(offset, count), 0)
+    others = gl.convert_layout(words, OTHERS)
     counts = gl.sum(others, axis=0)
     other = gl.arange(0, TOKENS, gl.SliceLayout(1, OTHERS))[:, None]
-    before = gl.sum(gl.where(other[None, :, :] < token[:, None, :], others[None, :, :], 0), axis=1)
+    earlier = gl.sum(gl.where(other[None, :, :] < token[:, None, :], others[None, :, :], 0), axis=1)
 
     # M1: CTAs of each expert: one for every multiple of the tile below its count.
-    ctas = counts * 0
+    ctas = gl.full([LANES], 0, gl.int32, gl.SliceLayout(0, OTHERS))
     for start in range(0, TOKENS, tile):
-        ctas = ctas + (((counts + (7 - start) * 0x11111111) >> 3) & 0x11111111)
-    lane_ctas = nibble_sum(ctas)
-    cta0 = warp_scan(lane_ctas) - lane_ctas
+        ctas = ctas + (((counts + (TOKENS - 1 - start) * 0x11111111) >> 3) & 0x11111111)
+    lane_ctas = word_sum(ctas)
+    lane_cta0 = warp_scan(lane_ctas) - lane_ctas
+
+    # M4, M5.
     num_ctas = gl.sum(lane_ctas, axis=0)
     padded = num_ctas * tile
-
-    # M7: every row is padding at first, 16 bytes a store as far as that goes.
-    whole = (padded >> 2) * 4
-    rows = metadata + PERMUTED_TO_TOKEN
-    index = gl.arange(0, 4 * LANES * TOKENS, FILL)
-    minus_one = gl.full([4 * LANES * TOKENS], -1, gl.int32, FILL)
-    for start in range(0, whole, 4 * LANES * TOKENS):
-        gl.store(rows + start + index, minus_one, mask=start + index < whole)
-    # M5, M4 and the rows of the last, incomplete 16 bytes.
-    small = gl.arange(0, LANES, gl.SliceLayout(0, LANE))
-    gl.store(rows + whole + small, gl.full([LANES], -1, gl.int32, gl.SliceLayout(0, LANE)), mask=whole + small < padded)
-    gl.store(metadata + PADDED_TOKENS, padded)
     gl.store(metadata + NUM_CTAS, num_ctas)
+    gl.store(metadata + PADDED_TOKENS, padded)
+    fill(metadata + PERMUTED_TO_TOKEN, padded)
 
-    # M6: the row of each route, route j of a token in lane j.
-    source = ids // PER_LANE
-    shift = (ids % PER_LANE) * 4
-    cta0 = lane_row(cta0)
-    ctas = lane_row(ctas)
-    counts = lane_row(counts)
-    first_cta = shuffle(cta0, source) + nibble_sum(shuffle(ctas, source) & ((1 << shift) - 1))
-    rank = (shuffle(before, source) >> shift) & 15
-    total = (shuffle(counts, source) >> shift) & 15
-    row = first_cta * tile + rank
+    # M6: the row of each route, pick j in lane j, from the words of the lane that holds its expert.
+    home = ids >> PLACE_BITS
+    shift = 4 * (ids & (PLACES - 1))
+    cta0 = shuffle(as_lane(lane_cta0), home) + word_sum(shuffle(as_lane(ctas), home) & ((1 << shift) - 1))
+    rank = (shuffle(earlier, home) >> shift) & 15
+    tokens = (shuffle(as_lane(counts), home) >> shift) & 15
+    row = cta0 * tile + rank
     expert = ids - offset
-    route = (token < b) & (lane < TOP_K)
-    local = route & (expert >= 0) & (expert < count)
-    gl.store(metadata + EXPANDED_TO_PERMUTED + token * TOP_K + lane, gl.where(local, row, -1), mask=route)
+    is_route = (token < b) & (lane < TOP_K)
+    is_local = is_route & (expert >= 0) & (expert < count)
+    route = token * TOP_K + lane
+    gl.store(metadata + EXPANDED_TO_PERMUTED + route, gl.where(is_local, row, -1), mask=is_route)
 
-    # M2, M3: the first route of a CTA writes the CTA's entry.
-    reciprocal = MAX_TILE // tile + 1
-    in_expert = (rank * reciprocal) >> 8
-    cta = first_cta + in_expert
-    leads = local & (rank == in_expert * tile)
-    gl.store(metadata + CTA_BATCH + cta, expert, mask=leads)
-    gl.store(metadata + CTA_LIMIT + cta, gl.minimum((cta + 1) * tile, first_cta * tile + total), mask=leads)
+    # M2, M3: the first route of a CTA writes the CTA's entry. A rank is at most 7, so this is its quotient.
+    quotient = (rank * (MAX_TILE // tile + 1)) >> 8
+    cta = cta0 + quotient
+    is_first = is_local & (rank == quotient * tile)
+    gl.store(metadata + CTA_BATCH + cta, expert, mask=is_first)
+    gl.store(metadata + CTA_LIMIT + cta, gl.minimum((cta + 1) * tile, cta0 * tile + tokens), mask=is_first)
 
-    # M7: the barrier keeps a padding store of another thread from landing on top of a token.
-    barrier()
-    gl.store(rows + row, token + lane * 0, mask=local)
+    # M7: the barrier keeps another thread's padding from landing on top of a token.
+    tl.debug_barrier()
+    gl.store(metadata + PERMUTED_TO_TOKEN + row, token, mask=is_local)
 
 
-@gluon.jit(
-    do_not_specialize=["b", "stride4", "scale", "offset", "count", "tile"],
-    do_not_specialize_on_alignment=["ids", "weights"],
-)
-def route_kernel(logits, bias, ids, weights, metadata, b, stride4: gl.int64, scale, offset, count, tile,
-                 METADATA: gl.constexpr, RENORMALIZE: gl.constexpr):
-    """Route b tokens; `stride4` is the row stride of the logits in units of four elements."""
+@gluon.jit
+def route_kernel(
+    logits, bias, ids, weights, metadata, b, stride4, scale, offset, count, tile,
+    with_metadata: gl.constexpr, renormalize: gl.constexpr,
+):  # fmt: skip
+    """Route b tokens; `stride4` is the row stride of the logits in units of four elements, or 16 bytes.
+
+    The bias is read before the wait for the preceding kernel, everything else is read and written after it.
+    """
     token = gl.arange(0, TOKENS, gl.SliceLayout(1, ROWS))[:, None]
-    expert = gl.arange(0, EXPERTS, gl.SliceLayout(0, ROWS))
-    bias_row = gl.load(bias + expert)[None, :]
+    expert = gl.arange(0, EXPERTS, gl.SliceLayout(0, ROWS))[None, :]
+    correction = gl.load(bias + expert)
     tl.extra.cuda.gdc_wait()
     row = logits + (token.to(gl.int64) * stride4) * 4
-    x = gl.load(row + expert[None, :], mask=token < b, other=0.0)
+    scores = score(gl.load(row + expert, mask=token < b, other=0.0))
 
-    scores = score(x)
-    keys = ordered_key(scores + bias_row)
-    picks, picked = select(by_register(keys))
-    weight = weigh(scores, picks, scale, RENORMALIZE)
+    picks, picked = select(split_places(ordered_key(scores + correction)))
+    weighed = weigh(scores, picks, scale, renormalize)
 
-    token = gl.arange(0, TOKENS, gl.SliceLayout(1, LANE))[:, None]
-    lane = gl.arange(0, LANES, gl.SliceLayout(0, LANE))[None, :]
-    route = token * TOP_K + lane
-    mask = (token < b) & (lane < TOP_K)
-    gl.store(ids + route, picks, mask=mask)
-    gl.store(weights + route, weight, mask=mask)
-    if METADATA:
+    token = gl.arange(0, TOKENS, gl.SliceLayout(1, WARP))[:, None]
+    lane = gl.arange(0, LANES, LANE)[None, :]
+    is_route = (token < b) & (lane < TOP_K)
+    gl.store(ids + token * TOP_K + lane, picks, mask=is_route)
+    gl.store(weights + token * TOP_K + lane, weighed, mask=is_route)
+    if with_metadata:
         permute(picks, picked, metadata, b, offset, count, tile)

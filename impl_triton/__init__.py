@@ -1,0 +1,1 @@
+"""The Triton backend: the kernel in Gluon, its compiler, and the host functions."""

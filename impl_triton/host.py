@@ -1,0 +1,194 @@
+"""The functions of the door for CUDA tensors, in Triton: check, compile once, launch.
+
+The compiled kernel is launched directly, not through Triton's JIT dispatch: what runs is what
+`compiler.build` made, whatever the arguments are, and the host path stays short.
+"""
+
+import threading
+from typing import Any, Final
+
+import torch
+
+from impl_triton import compiler
+from spec.contract import check_prepare, check_route
+
+_WITHOUT_DEVICE: Final = "sm_90a"
+
+_compiled: dict[tuple[int, bool, bool], "Routing"] = {}
+_lock = threading.Lock()
+
+
+class Routing:
+    """One compiled variant, loaded on one device.
+
+    Attributes
+    ----------
+    kernel
+        Triton's compiled kernel; ``kernel.asm["ptx"]`` is what a launch runs.
+    """
+
+    def __init__(self, kernel: Any, device: int | None) -> None:
+        self.kernel = kernel
+        self._device = device
+        if device is not None:
+            self._run = kernel.run  # loads the module on the current device
+            self._function = kernel.function
+            self._packed = kernel.packed_metadata
+
+    def __call__(
+        self,
+        logits: torch.Tensor,
+        bias: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        metadata: torch.Tensor | None,
+        scale: float,
+        offset: int,
+        count: int,
+        tile: int,
+    ) -> None:
+        """Launch on the current stream of the device it was compiled on; checks nothing."""
+        stream = torch._C._cuda_getCurrentRawStream(self._device)
+        # Addresses, not tensors: Triton would ask the driver about each tensor's address. The last two
+        # arguments stand for the compile-time ones.
+        self._run(
+            1, 1, 1, stream, self._function, self._packed, None, None, None,
+            logits.data_ptr(), bias.data_ptr(), ids.data_ptr(), weights.data_ptr(),
+            None if metadata is None else metadata.data_ptr(),
+            logits.shape[0], logits.stride(0) // 4, scale, offset, count, tile, None, None,
+        )  # fmt: skip
+
+
+def route(
+    logits: torch.Tensor,
+    bias: torch.Tensor,
+    ids: torch.Tensor,
+    weights: torch.Tensor,
+    scale: float,
+    renormalize: bool = True,
+    metadata: torch.Tensor | None = None,
+    local_expert_offset: int = 0,
+    num_local_experts: int = 0,
+    tile_n: int = 0,
+) -> None:
+    """Route b tokens on the current stream of their device: ids, weights and, where asked, the metadata.
+
+    The bias is read before the preceding kernel of the stream is known to be complete (programmatic dependent
+    launch), so that kernel must not be what writes it.
+
+    Parameters
+    ----------
+    logits
+        float32 ``[b, 256]``, 1 <= b <= 8, column stride 1, row stride a multiple of 4 elements, on 16 bytes.
+    bias
+        float32 ``[256]``, contiguous, on 16 bytes; used for selection only (R2).
+    ids, weights
+        int32 and float32 ``[b, 8]``, contiguous, written (R4, R6).
+    scale
+        Any real number, rounded to float32 (R5).
+    renormalize
+        Whether the weights are divided by their sum (R5).
+    metadata
+        None, or an int32 vector of at least ``metadata_size(tile_n)`` elements on 16 bytes, written (M1-M8).
+    local_expert_offset, num_local_experts
+        This rank's experts: 0 <= offset, 1 <= n, offset + n <= 256.
+    tile_n
+        The GEMM's token tile in rows, 1..256.
+
+    Raises
+    ------
+    ValueError
+        An argument is outside the contract (`spec.contract`); nothing has been launched.
+    RuntimeError
+        A CUDA graph is being captured and the variant is not compiled yet; nothing has been enqueued.
+    """
+    call = check_route(
+        logits, bias, ids, weights, scale, renormalize, metadata,
+        local_expert_offset, num_local_experts, tile_n, device_type="cuda",
+    )  # fmt: skip
+    device = logits.device.index
+    if device == torch.cuda.current_device():
+        routing = _routing(device, metadata is not None, call.renormalize)
+        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+        return
+    with torch.cuda.device(device):
+        routing = _routing(device, metadata is not None, call.renormalize)
+        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+
+
+def prepare(renormalize: bool = True) -> None:
+    """Compile and load on the current device every variant that `route` can take for this ``renormalize``.
+
+    Raises
+    ------
+    ValueError
+        ``renormalize`` is no bool.
+    RuntimeError
+        A CUDA graph is being captured.
+    """
+    check_prepare(False, renormalize)
+    for metadata in (False, True):
+        compiled_routing(metadata, renormalize)
+
+
+def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Routing:
+    """Compile one variant for the current device and load it; with no device, compile it for sm_90a.
+
+    Parameters
+    ----------
+    metadata, renormalize
+        The variant.
+    options
+        ``name=value`` pairs with commas between: ``maxnreg`` (registers a thread), ``ptx_version``,
+        ``ptx_options`` (text for ptxas), with Triton's meaning.
+
+    Returns
+    -------
+    Routing
+        Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile) and launches on the
+        current stream without checking them.
+
+    Raises
+    ------
+    ValueError
+        ``metadata`` or ``renormalize`` is no bool, or ``options`` is not of that form.
+    RuntimeError
+        A CUDA graph is being captured.
+    """
+    check_prepare(metadata, renormalize)
+    with _lock:
+        return _compile(_current_device(), metadata, renormalize, options)
+
+
+def compiled_routing(metadata: bool, renormalize: bool) -> Routing:
+    """Return what `compile_routing` returns, compiled once per process and device; errors as there."""
+    check_prepare(metadata, renormalize)
+    return _routing(_current_device(), metadata, renormalize)
+
+
+def _routing(device: int | None, metadata: bool, renormalize: bool) -> Routing:
+    """Return the variant for ``device``, which is the current one (None where there is none)."""
+    key = (-1 if device is None else device, metadata, renormalize)
+    routing = _compiled.get(key)
+    if routing is None:
+        with _lock:
+            routing = _compiled.get(key)
+            if routing is None:
+                routing = _compiled[key] = _compile(device, metadata, renormalize, "")
+    return routing
+
+
+def _compile(device: int | None, metadata: bool, renormalize: bool, options: str) -> Routing:
+    if device is None:
+        return Routing(compiler.build(metadata, renormalize, _WITHOUT_DEVICE, options), None)
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            f"a CUDA graph is being captured, and metadata={metadata}, renormalize={renormalize} is not compiled "
+            f"for cuda:{device}: call prepare(renormalize={renormalize}) before the capture"
+        )
+    major, minor = torch.cuda.get_device_capability(device)
+    return Routing(compiler.build(metadata, renormalize, f"sm_{major}{minor}a", options), device)
+
+
+def _current_device() -> int | None:
+    return torch.cuda.current_device() if torch.cuda.is_available() else None
