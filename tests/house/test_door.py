@@ -1,5 +1,6 @@
 """The door: which backend the environment gets, and that nothing asked for is silently replaced."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -100,3 +101,10 @@ def test_what_was_asked_for_is_an_import_error_that_says_why(backend, setting, w
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("ImportError: MUSESPARK_ROUTING_BACKEND")
     assert words in done.stderr
+
+
+def test_the_door_names_no_backend_in_an_import():
+    tree = ast.parse((ROOT / "musespark_routing.py").read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert modules - set(sys.stdlib_module_names) == {"spec.layout"}
