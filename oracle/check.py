@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle import artifacts, backends, cases, replay
-from oracle.compare import WORD_BITS, agreement, compare, expect, explain, words
+from oracle.compare import PERMITTED, WORD_BITS, agreement, compare, expect, explain, words
 from oracle.errors import CannotRunError
 from oracle.outcome import ChunkResult, Finding, Result, Tally
 from oracle.plan import Chunk, Plan, Target
@@ -123,11 +123,13 @@ def execute(chunk: Chunk) -> ChunkResult:
     """Put one chunk to all of its targets and judge the answers."""
     batch = chunk.make()
     expected = expect(batch)
-    answers = {target: answer(target, batch) for target in chunk.targets}
+    answers = {target: answer(target, batch, expected) for target in chunk.targets}
     result = ChunkResult(chunk)
+    rights: dict[Target, Outputs] = {}
     wrong: dict[Target, I64] = {}
     for target, given in answers.items():
-        differing = compare(expected, given.outputs)
+        rights[target] = PERMITTED[target.backend].right(batch, expected, given.outputs)
+        differing = compare(rights[target], given.outputs)
         unanswered = [*given.failures, *given.left]
         differing[unanswered] = 0
         wrong[target] = differing
@@ -137,14 +139,17 @@ def execute(chunk: Chunk) -> ChunkResult:
         result.tallies[target] = Tally(launches, compared, mismatches, given.seconds)
         result.left += len(given.left)
     for target in answers:
-        result.findings += _findings(target, batch, expected, answers, wrong)
+        result.findings += _findings(target, batch, expected, rights[target], answers, wrong)
     return result
 
 
-def answer(target: Target, batch: Batch) -> Answer:
-    """Run a batch on a target; a launch that the simulator stops is set aside, and the others run again."""
+def answer(target: Target, batch: Batch, like: Outputs) -> Answer:
+    """Run a batch on a target, into buffers as large as those of ``like``.
+
+    A launch that the simulator stops is set aside, and the others run again.
+    """
     backend = backends.get(target.backend)
-    outputs = Outputs.poisoned(batch)
+    outputs = like.blank(len(batch))
     rest = np.arange(len(batch))
     failures: dict[int, str] = {}
     start = time.perf_counter()
@@ -183,14 +188,19 @@ def _told_in_full(error: Exception, batch: Batch) -> str:
 
 
 def _findings(
-    target: Target, batch: Batch, expected: Outputs, answers: dict[Target, Answer], wrong: dict[Target, I64]
+    target: Target,
+    batch: Batch,
+    expected: Outputs,
+    rights: Outputs,
+    answers: dict[Target, Answer],
+    wrong: dict[Target, I64],
 ) -> Iterator[Finding]:
     """Yield the target's wrong problems, one for each set of clauses."""
     mine = answers[target]
     seen = set()
     for problem in [*mine.failures, *np.nonzero(wrong[target])[0][:_LOOKED_AT]]:
         where = np.array([problem])
-        alone, right = batch.take(where), expected.take(where)
+        alone, right = batch.take(where), rights.take(where)
         failure = mine.failures.get(int(problem))
         difference = None if failure is not None else explain(alone, right, mine.outputs.take(where))
         others = tuple(
@@ -198,7 +208,7 @@ def _findings(
             for name, other in answers.items()
             if name is not target and problem not in other.left
         )
-        finding = Finding(target, alone, right, difference, failure, others)
+        finding = Finding(target, alone, expected.take(where), difference, failure, others)
         if finding.kind not in seen:
             seen.add(finding.kind)
             yield finding

@@ -4,7 +4,7 @@ The expectation is the poisoned buffers plus what the specification writes, so a
 untouched is compared like any other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,32 +18,44 @@ WORD_BITS: Final = 32
 """Bits of an output element: all are int32 or float32."""
 
 
+def exact(batch: Batch, expected: Outputs, actual: Outputs) -> Outputs:
+    """Nothing may vary: the specification's outputs are the right ones."""
+    return expected
+
+
 @dataclass(frozen=True)
 class Permitted:
-    """What one backend is compared on; within that, every bit counts.
+    """What one backend is asked, and what of its answers may vary; within that, every bit counts.
 
-    families
-        The families it may be asked, or None for all.
-    metadata
-        Whether it writes the metadata at all.
     why
         The reason for what is left out, or why nothing is.
+    families, kinds, renormalize
+        The families, kinds of families and variants that it is asked; ``families`` None: all.
+    right
+        Makes of a batch, the specification's outputs and the backend's the outputs that are right for it.
     """
 
-    families: tuple[str, ...] | None
-    metadata: bool
     why: str
+    families: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] = ("selection", "permutation")
+    renormalize: tuple[bool, ...] = (True, False)
+    right: Callable[[Batch, Outputs, Outputs], Outputs] = exact
+
+    def asks(self, family: str, kind: str, renormalize: bool) -> bool:
+        """Whether the backend is asked these problems."""
+        listed = self.families is None or family in self.families
+        return listed and kind in self.kinds and renormalize in self.renormalize
 
 
 PERMITTED: Final[dict[str, Permitted]] = {
-    "spec": Permitted(None, True, "the specification itself, by way of its one-problem functions"),
-    "cute": Permitted(None, True, "ours: exact, or untouched"),
-    "triton": Permitted(None, True, "ours: exact, or untouched"),
+    "spec": Permitted("the specification itself, by way of its one-problem functions"),
+    "cute": Permitted("ours: exact, or untouched"),
+    "triton": Permitted("ours: exact, or untouched"),
     "torch": Permitted(
-        ("exact",),
-        False,
-        "correctly rounded sigmoid and division, sum in any order, ties in any order, no metadata: "
+        "sigmoid and division are correctly rounded, sum and ties come in any order, there is no metadata: "
         "equal only where scores are 0, 1/2 and 1, sums are powers of two and keys are distinct",
+        families=("exact",),
+        kinds=("selection",),
     ),
 }
 """What may vary, for every backend: nothing outside this table may."""
@@ -82,9 +94,9 @@ class Difference:
         return tuple(dict.fromkeys(clause for clause, _ in self.counts))
 
 
-def expect(batch: Batch) -> Outputs:
-    """Return the right outputs: poison, and over it what the specification writes."""
-    outputs = Outputs.poisoned(batch)
+def expect(batch: Batch, like: Outputs | None = None) -> Outputs:
+    """Return what the specification writes, over poisoned buffers, which are as large as those of ``like``."""
+    outputs = Outputs.poisoned(batch) if like is None else like.blank(len(batch))
     ids, weights = spec.route(batch.logits, batch.bias, batch.scale, batch.renormalize)
     outputs.ids[...] = ids
     outputs.weights.view(np.int32)[...] = weights.view(np.int32)

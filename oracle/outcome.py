@@ -44,7 +44,7 @@ class Finding:
     """One problem that one target gets wrong.
 
     batch, expected
-        The problem alone, and the right outputs.
+        The problem alone, and what the specification writes.
     difference
         What differs; None where the simulator stopped the launch.
     failure

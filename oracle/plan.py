@@ -123,20 +123,17 @@ class Plan:
             yield from self._known_metadata()
         yield from self._permutation()
 
-    def _targets(self, family: str) -> tuple[Target, ...]:
-        kept = []
-        for target in self.targets:
-            permitted = PERMITTED[target.backend]
-            asked = permitted.families is None or family in permitted.families
-            if asked and (permitted.metadata or cases.FAMILIES[family].kind == "selection"):
-                kept.append(target)
-        return tuple(kept)
+    def _targets(self, family: str, renormalize: bool) -> tuple[Target, ...]:
+        kind = cases.FAMILIES[family].kind
+        return tuple(
+            target for target in self.targets if PERMITTED[target.backend].asks(family, kind, renormalize)
+        )
 
     def _cut(
         self, family: str, tokens: int, renormalize: bool, index: I64, ranges: Ranges | None = None
     ) -> Iterator[Chunk]:
         """Cut into chunks whose metadata buffers stay small; the problems come sorted by tile."""
-        targets = self._targets(family)
+        targets = self._targets(family, renormalize)
         start = 0
         while targets and start < len(index):
             stop = min(start + _CHUNK_PROBLEMS, len(index))

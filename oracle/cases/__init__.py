@@ -47,7 +47,8 @@ def batch(
     for place, number in enumerate(index):
         offset, count = (0, 0) if ranges is None else (int(ranges.offset[place]), int(ranges.count[place]))
         draw = Draw(generator(seed, family.name, int(number)), int(number), tokens, offset, count)
-        problems.append(family.make(draw))
+        with np.errstate(all="ignore"):
+            problems.append(family.make(draw))
     return Batch(
         family=family.name,
         logits=np.stack([problem.logits for problem in problems]),

@@ -23,10 +23,15 @@ def _ties(draw: Draw) -> Problem:
     return Problem(logits, choose(draw, levels, NUM_EXPERTS), any_scale(draw))
 
 
+def _width(draw: Draw) -> int:
+    """Over how many neighbouring floats 256 values spread: most then tie, or most are apart."""
+    return int(draw.rng.choice([6, 64, 600]))
+
+
 def _near_ties(draw: Draw) -> Problem:
     base = np.float32(10.0 ** draw.rng.uniform(-0.5, 3.0)) * np.float32(draw.rng.choice([-1, 1]))
     bits = np.full(NUM_EXPERTS, base, np.float32).view(np.uint32)
-    bias = from_bits(bits + draw.rng.integers(0, 6, NUM_EXPERTS, np.uint32))
+    bias = from_bits(bits + draw.rng.integers(0, _width(draw), NUM_EXPERTS, np.uint32))
     logits = np.repeat(choose(draw, _BASES, draw.tokens, 1), NUM_EXPERTS, axis=1)
     return Problem(logits, bias, any_scale(draw))
 
@@ -35,7 +40,7 @@ def _near_scores(draw: Draw) -> Problem:
     base = normal(draw, draw.tokens, 1) * np.float32(4.0)
     bits = np.repeat(base, NUM_EXPERTS, axis=1).view(np.uint32)
     return Problem(
-        from_bits(bits + draw.rng.integers(0, 12, bits.shape, np.uint32)),
+        from_bits(bits + draw.rng.integers(0, _width(draw), bits.shape, np.uint32)),
         np.zeros(NUM_EXPERTS, np.float32),
         any_scale(draw),
     )
