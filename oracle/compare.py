@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import spec
+from oracle.peers import variations
 from oracle.problem import F32, I32, I64, POISON_WORD, Batch, Outputs
 
 WORD_BITS: Final = 32
@@ -56,6 +57,24 @@ PERMITTED: Final[dict[str, Permitted]] = {
         "equal only where scores are 0, 1/2 and 1, sums are powers of two and keys are distinct",
         families=("exact",),
         kinds=("selection",),
+    ),
+    "vllm": Permitted(
+        "picks an expert again where fewer than eight keys are above -inf, has no order for NaN keys, always "
+        "renormalizes, and writes no metadata",
+        kinds=("selection",),
+        renormalize=(True,),
+        right=variations.rows_undefined,
+    ),
+    "flashinfer": Permitted(
+        "is given the specification's ids, and writes the metadata alone",
+        kinds=("permutation",),
+        right=variations.ids_given,
+    ),
+    "flashinfer-logits": Permitted(
+        "its sigmoid and division differ in the last places and its sum is a tree: weights may be any, and keys "
+        f"within {variations.ULPS} units of the last place may come in any order; rows as for vllm may be any; "
+        "the metadata is that of its own picks",
+        right=variations.ids_reported,
     ),
 }
 """What may vary, for every backend: nothing outside this table may."""

@@ -10,6 +10,9 @@ _ADAPTERS: Final = {
     "cute": "oracle.backends.cute:Cute",
     "triton": "oracle.backends.triton:Triton",
     "torch": "oracle.backends.torch:Torch",
+    "vllm": "oracle.backends.vllm:Vllm",
+    "flashinfer": "oracle.backends.flashinfer:Flashinfer",
+    "flashinfer-logits": "oracle.backends.flashinfer:FlashinferLogits",
 }
 
 
