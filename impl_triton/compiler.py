@@ -18,7 +18,7 @@ from spec.constants import ALIGNMENT
 OPTIONS: Final = {"maxnreg": int, "ptx_version": int, "ptx_options": str}
 """What ``options`` may name: Triton's compile options that leave the kernel's results alone."""
 
-_SIGNATURE: Final = {
+SIGNATURE: Final = {
     "logits": "*fp32",
     "bias": "*fp32",
     "ids": "*i32",
@@ -33,6 +33,7 @@ _SIGNATURE: Final = {
     "with_metadata": "constexpr",
     "renormalize": "constexpr",
 }
+"""The kernel's parameters in order, with their types in the variant with metadata."""
 _ALIGNED: Final = ("logits", "bias", "metadata")
 _FIXED_OPTIONS: Final = {"num_warps": kernel.WARPS, "launch_pdl": True, "enable_fp_fusion": False}
 _WARP: Final = 32
@@ -86,7 +87,7 @@ def build(metadata: bool, renormalize: bool, arch: str, options: str = "") -> An
     constants: dict[str, Any] = {"with_metadata": metadata, "renormalize": renormalize}
     if not metadata:
         constants["metadata"] = None
-    signature = {name: "constexpr" if name in constants else kind for name, kind in _SIGNATURE.items()}
+    signature = {name: "constexpr" if name in constants else kind for name, kind in SIGNATURE.items()}
     # Only what the contract promises: ids and weights are element-aligned, and integers are any integers.
     aligned = [["tt.divisibility", ALIGNMENT]]
     attributes = {(i,): aligned for i, name in enumerate(signature) if name in _ALIGNED}

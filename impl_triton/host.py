@@ -183,8 +183,8 @@ def _compile(device: int | None, metadata: bool, renormalize: bool, options: str
         return Routing(compiler.build(metadata, renormalize, _WITHOUT_DEVICE, options), None)
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            f"a CUDA graph is being captured, and metadata={metadata}, renormalize={renormalize} is not compiled "
-            f"for cuda:{device}: call prepare(renormalize={renormalize}) before the capture"
+            f"a CUDA graph is being captured, and metadata={metadata}, renormalize={renormalize} is not yet "
+            f"compiled for cuda:{device}: call prepare(renormalize={renormalize}) before the capture"
         )
     major, minor = torch.cuda.get_device_capability(device)
     return Routing(compiler.build(metadata, renormalize, f"sm_{major}{minor}a", options), device)

@@ -1,0 +1,103 @@
+"""The Triton kernel as a backend: its PTX in the simulator, or `impl_triton.host` on CUDA tensors."""
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+
+import spec
+from oracle import ptxsim
+from oracle.artifacts import artifact, missing_compiler
+from oracle.problem import Batch, Outputs
+
+_WORD_BYTES = 4
+
+
+class Triton:
+    """One program a problem, all problems of a batch at once in the simulator."""
+
+    name = "triton"
+    devices = ("sim", "cuda")
+
+    def unavailable(self, device: str) -> str | None:
+        """Say whether the compiler, torch or its CUDA device is missing."""
+        reason = missing_compiler("triton")
+        if reason is None and device == "cuda":
+            if importlib.util.find_spec("torch") is None:
+                return "torch is not installed"
+            import torch
+
+            if not torch.cuda.is_available():
+                return "torch sees no CUDA device"
+        return reason
+
+    def run(self, batch: Batch, outputs: Outputs, device: str) -> None:
+        """Write what the kernel writes for every problem."""
+        if device == "sim":
+            _simulate(batch, outputs)
+        else:
+            _launch(batch, outputs)
+
+
+def _simulate(batch: Batch, outputs: Outputs) -> None:
+    compiled = artifact("triton", batch.ranges is not None, batch.renormalize)
+    program = ptxsim.parse(compiled.ptx, compiled.entry)
+    problems = len(batch)
+
+    memory = ptxsim.Memory(launches=problems)
+    logits = memory.add_rows("logits", batch.logits, batch.row_stride * _WORD_BYTES, dependent=True)
+    bias = memory.add("bias", batch.bias, writable=False)
+    ids = memory.add("ids", outputs.ids, writable=True)
+    weights = memory.add("weights", outputs.weights, writable=True)
+    values: list[Any] = [logits.address, bias.address, ids.address, weights.address]
+    none = np.zeros(problems, np.int32)
+    offset = count = tile = none
+    if batch.ranges is not None:
+        values.append(memory.add("metadata", outputs.metadata, writable=True).address)
+        offset, count, tile = batch.ranges.offset, batch.ranges.count, batch.ranges.tile
+    tokens = np.full(problems, batch.tokens, np.int32)
+    values += [tokens, batch.row_stride // spec.ROW_STRIDE_MULTIPLE, batch.scale, offset, count, tile]
+    # Triton appends pointers to scratch memory; this kernel uses none.
+    values += [np.zeros(problems, np.uint64)] * (len(program.params) - len(values))
+    ptxsim.launch(program, memory, values, block=compiled.threads, dynamic_shared=compiled.dynamic_shared)
+
+
+def _launch(batch: Batch, outputs: Outputs) -> None:
+    import torch
+
+    from impl_triton import host
+
+    def upload(array: Any) -> Any:
+        return torch.from_numpy(array).cuda()
+
+    logits, bias, ids, weights = map(upload, (batch.logits, batch.bias, outputs.ids, outputs.weights))
+    metadata = None
+    if outputs.metadata is not None:
+        # Each problem's buffer starts on 16 bytes, as the contract asks.
+        problems, size = outputs.metadata.shape
+        metadata = torch.empty((problems, -(-size // 4) * 4), dtype=torch.int32, device="cuda")[:, :size]
+        metadata.copy_(torch.from_numpy(outputs.metadata))
+    for place in range(len(batch)):
+        rows = _with_stride(logits[place], int(batch.row_stride[place]))
+        scale = float(batch.scale[place])
+        arguments = (rows, bias[place], ids[place], weights[place], scale, batch.renormalize)
+        if batch.ranges is None or metadata is None:
+            host.route(*arguments)
+        else:
+            ranges = batch.ranges.offset[place], batch.ranges.count[place], batch.ranges.tile[place]
+            host.route(*arguments, metadata[place], *map(int, ranges))
+    outputs.ids[...] = ids.cpu().numpy()
+    outputs.weights.view(np.int32)[...] = weights.view(torch.int32).cpu().numpy()
+    if outputs.metadata is not None and metadata is not None:
+        outputs.metadata[...] = metadata.cpu().numpy()
+
+
+def _with_stride(rows: Any, stride: int) -> Any:
+    """Return the rows as they lie in a wider buffer, with NaN between them."""
+    if stride == rows.stride(0):
+        return rows
+    tokens, experts = rows.shape
+    wide = rows.new_full(((tokens - 1) * stride + experts,), float("nan"))
+    placed = wide.as_strided((tokens, experts), (stride, 1))
+    placed.copy_(rows)
+    return placed
