@@ -71,9 +71,9 @@ PERMITTED: Final[dict[str, Permitted]] = {
         right=variations.ids_given,
     ),
     "flashinfer-logits": Permitted(
-        "its sigmoid and division differ in the last places and its sum is a tree: weights may be any, and keys "
-        f"within {variations.ULPS} units of the last place may come in any order; rows as for vllm may be any; "
-        "the metadata is that of its own picks",
+        "its sigmoid and division differ in the last places and its sum is a tree: weights may be any, keys "
+        f"within {variations.ULPS} units of the last place come in any order, and rows without an order for "
+        "vllm may be any; the metadata is that of its own picks",
         right=variations.ids_reported,
     ),
 }
