@@ -1,0 +1,43 @@
+"""The kernels of the sweep: the very cubins that `route` launches, loaded, with the layout of their parameters."""
+
+import hashlib
+import re
+from typing import Any, Final
+
+from oracle.artifacts import artifact
+from oracle.card import device
+from oracle.card.engine import Kernel
+from oracle.card.parameters import Layout, find
+
+VARIANTS: Final = (False, True)
+_DEBUG: Final = re.compile(r"^\s*(\.loc|\.file|//).*$|\s*//.*$", re.MULTILINE)
+
+
+def fingerprint(backend: str, arch: str) -> str:
+    """Return 16 hex digits of the backend's PTX, both variants with metadata, without debug lines and paths."""
+    digest = hashlib.sha256()
+    for renormalize in VARIANTS:
+        code = artifact(backend, True, renormalize, arch).ptx.split("\n\t.section")[0]
+        digest.update(_DEBUG.sub("", code).encode())
+    return digest.hexdigest()[:16]
+
+
+def layout(backend: str, renormalize: bool, arch: str) -> Layout:
+    """Return where the parameters of one variant with metadata lie, from its adapter's packing."""
+    raise NotImplementedError
+
+
+def load(backend: str, arch: str) -> tuple[Kernel, Kernel]:
+    """Load the backend's two variants with metadata on the current device."""
+    made = []
+    for renormalize in VARIANTS:
+        compiled = artifact(backend, True, renormalize, arch)
+        module: Any = device.call("cuModuleLoadData", compiled.cubin)
+        function = device.call("cuModuleGetFunction", module, compiled.entry.encode())
+        if compiled.dynamic_shared > 48 << 10:
+            attribute = device.driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            device.call("cuFuncSetAttribute", function, attribute, compiled.dynamic_shared)
+        made.append(
+            Kernel(int(function), compiled.threads, compiled.dynamic_shared, layout(backend, renormalize, arch))
+        )
+    return made[0], made[1]

@@ -1,0 +1,227 @@
+"""The sweep without a card: its expectation against the specification, its loop against a launch that computes it."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import spec
+from oracle.card import build, engine, parameters, points
+from oracle.problem import POISON_WORD
+
+FAKE = 0x1000
+
+
+@pytest.fixture(scope="module")
+def library():
+    return build.load("sweep.cu", None)
+
+
+def expected_by_sweep(library, ids, ranges, pitch):
+    n, tokens, _ = ids.shape
+    out = np.empty((n, pitch), np.int32)
+    arrays = [np.ascontiguousarray(array, np.int32) for array in (ids, ranges)]
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*arrays, out)]
+    library.expected_metadata(pointers[0], pointers[1], tokens, n, pitch, pointers[2])
+    return out
+
+
+def expected_by_spec(ids, ranges, pitch):
+    out = np.full((len(ids), pitch), POISON_WORD, np.int32)
+    spec.write_metadata_bulk(out, ids, *np.ascontiguousarray(ranges.T, np.int32))
+    return out
+
+
+def random_ids(random, n, tokens, pool):
+    """Ids without repetition in a token, from the first ``pool`` experts behind a random start."""
+    order = random.random((n, tokens, pool)).argsort(axis=-1)[..., : spec.TOP_K]
+    return ((order + random.integers(0, spec.NUM_EXPERTS - pool + 1, (n, 1, 1))) % spec.NUM_EXPERTS).astype(np.int32)
+
+
+@pytest.mark.parametrize("tokens", range(1, 9))
+def test_M1_M8_expected_words_equal_the_specification_over_random_ranges_and_tiles(library, tokens):  # noqa: N802
+    random = np.random.default_rng(tokens)
+    for pool in (8, 12, 40, 256):
+        ids = random_ids(random, 200, tokens, pool)
+        offset = random.integers(0, 256, 200)
+        count = 1 + random.integers(0, 256 - offset)
+        ranges = np.stack([offset, count, random.integers(1, 257, 200)], 1)
+        pitch = spec.metadata_size(256) + 3
+        assert (expected_by_sweep(library, ids, ranges, pitch) == expected_by_spec(ids, ranges, pitch)).all()
+
+
+def test_M1_M8_expected_words_equal_the_specification_over_all_ranges_of_a_problem(library):  # noqa: N802
+    random = np.random.default_rng(9)
+    table = points.ranges()
+    for tile in (1, 3):
+        ids = np.broadcast_to(random_ids(random, 1, 3, 20), (len(table), 3, 8))
+        ranges = np.column_stack([table, np.full(len(table), tile)])
+        pitch = spec.metadata_size(tile) + 3
+        assert (expected_by_sweep(library, ids, ranges, pitch) == expected_by_spec(ids, ranges, pitch)).all()
+
+
+def test_the_points_are_all_of_the_contract_once():
+    table = points.ranges()
+    assert table.shape == (points.RANGES, 2) == (32896, 2)
+    assert len(np.unique(table, axis=0)) == len(table)
+    assert (table[:, 0] >= 0).all() and (table[:, 1] >= 1).all() and (table.sum(1) <= spec.NUM_EXPERTS).all()
+    numbers = [unit.number for unit in points.units()]
+    assert numbers == list(range(0, points.POINTS, points.RANGES))
+
+
+def test_the_compiled_loop_takes_the_problem_that_mix_names(library):
+    library.problem_number.restype = ctypes.c_uint32
+    for point in (0, 1, 32895, 32896, points.POINTS - 1):
+        assert library.problem_number(ctypes.c_uint64(point)) == points.mix(point) % points.PROBLEMS
+
+
+def test_problems_share_and_repeat_experts_and_have_ties():
+    ids, _ = points.answers(4)
+    distinct = np.array([len(np.unique(problem)) for problem in ids])
+    assert (distinct == spec.TOP_K).sum() > 100
+    assert (distinct > 24).sum() > 100
+    made = points.problems(4)
+    keys = spec.add_rn(spec.sigmoid(made.logits), made.bias[:, None])
+    picked = np.take_along_axis(keys, ids, -1)
+    assert (np.diff(picked, axis=-1) == 0).any(-1).sum() > 100
+
+
+def test_rows_lie_in_memory_at_their_problems_stride():
+    made = points.problems(3)
+    memory = made.memory()
+    for q in (0, 1, 2, 4095):
+        stride = int(made.row_stride[q])
+        rows = memory[q, : 3 * stride].reshape(3, stride)
+        assert (rows[:, :256] == made.logits[q]).all()
+        assert np.isnan(rows[:, 256:]).all()
+        assert np.isnan(memory[q, 3 * stride :]).all()
+
+
+def plain_layout():
+    """A kernel that takes every field as a parameter of its own, the row stride in units of four elements."""
+
+    def pack(values):
+        made = []
+        for name in parameters.FIELDS:
+            value = values[name] // 4 if name == "row_stride" else values[name]
+            made.append(value.to_bytes(8 if name in ("logits", "row_stride", "bias", "ids", "weights", "metadata") else 4,
+                                       "little"))  # fmt: skip
+        return [*made, bytes(8)]
+
+    return parameters.find(pack)
+
+
+def test_the_layout_of_parameters_is_found_in_their_bytes():
+    layout = plain_layout()
+    assert [parameters.FIELDS[patch.field] for patch in layout.patches] == list(parameters.FIELDS)
+    assert [patch.divisor for patch in layout.patches] == [1, 4, *[1] * 9]
+    assert len(layout.param_at) == 12
+
+
+def test_parameters_that_are_no_copies_are_refused():
+    with pytest.raises(parameters.LayoutError, match="another way"):
+        parameters.find(lambda values: [(values["tile"] * 3).to_bytes(4, "little")])
+
+
+class FakeKernel:
+    """Stands for a kernel: writes what the specification says, and what a fault adds."""
+
+    def __init__(self, faults=()):
+        self.faults = dict(faults)
+        self.launches = 0
+
+    def __call__(self, function, params):
+        def word(name, kind):
+            return ctypes.cast(params[parameters.FIELDS.index(name)], ctypes.POINTER(kind))[0]
+
+        def array(name, kind, *shape):
+            address = ctypes.cast(word(name, ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32))
+            return np.ctypeslib.as_array(address, shape).view(kind)
+
+        tokens, tile = word("tokens", ctypes.c_int32), word("tile", ctypes.c_int32)
+        stride = 4 * word("row_stride", ctypes.c_int64)
+        rows = array("logits", np.float32, (tokens - 1) * stride + 256)
+        logits = np.lib.stride_tricks.as_strided(rows, (tokens, 256), (4 * stride, 4))
+        bias, scale = array("bias", np.float32, 256), word("scale", ctypes.c_float)
+        ids, weights = spec.route(logits, bias, scale, bool(function & 1))
+        array("ids", np.int32, tokens, 8)[...] = ids
+        array("weights", np.float32, tokens, 8)[...] = weights
+        metadata = array("metadata", np.int32, spec.metadata_size(tile) + 2)
+        offset, count = word("offset", ctypes.c_int32), word("count", ctypes.c_int32)
+        spec.write_metadata(metadata, ids, offset, count, tile)
+        fault = self.faults.get(self.launches)
+        if fault:
+            fault(array("ids", np.int32, 68), array("weights", np.int32, 68), metadata)
+        self.launches += 1
+        return 0
+
+
+def swept(faults=(), tokens=3, tile=5, step=257, rounds=2):
+    layout = plain_layout()
+    kernels = [tuple(engine.Kernel(FAKE + 2 * side + bit, 256, 0, layout) for bit in (0, 1)) for side in (0, 1)]
+    number = len(range(0, points.RANGES, step))
+    with engine.Engine(None, kernels, streams=1, threads=1, points=number, tile=tile) as made:
+        keep = made.on_launch(FakeKernel(faults))
+        made.load(tokens, points.problems(tokens), *points.answers(tokens))
+        run = sum(made.run(points.Unit(tokens, tile), start, step) for start in range(rounds))
+        report = made.report()
+        del keep
+    return report, run
+
+
+def test_a_right_kernel_passes_and_every_sum_agrees():
+    report, run = swept()
+    assert run == 256
+    assert list(report.mismatches) == [0, 0]
+    assert report.between == 0
+    assert report.sum[0] == report.sum[1] == report.sum[2] != 0
+    assert report.words == run * 2 * (2 * 68 + 520)
+
+
+def test_the_sum_is_that_of_the_specifications_words():
+    tokens, tile, step = 3, 5, 4099
+    report, _ = swept(tokens=tokens, tile=tile, step=step, rounds=1)
+    ids, weights = points.answers(tokens)
+    total = 0
+    for r in range(0, points.RANGES, step):
+        point = points.Unit(tokens, tile).number + r
+        q = points.mix(point) % points.PROBLEMS
+        metadata = np.full(520, POISON_WORD, np.int32)
+        spec.write_metadata(metadata, ids[q], *map(int, points.ranges()[r]), tile)
+        guard = np.full(44, POISON_WORD, np.int32)
+        areas = [np.append(ids[q], guard), np.append(weights[q].view(np.int32), guard), metadata]
+        words = [
+            (points.mix(area << 32 | index) | 1) * int(word)
+            for area, array in enumerate(areas)
+            for index, word in enumerate(array.view(np.uint32))
+        ]
+        total += sum(words) * (points.mix(point) | 1)
+    assert report.sum[2] == total % (1 << 64)
+
+
+FAULTS = {
+    "a wrong id": (lambda ids, weights, metadata: ids.__setitem__(1, 7777), 0, 1),
+    "a weight's last bit": (lambda ids, weights, metadata: weights.__setitem__(2, weights[2] ^ 1), 1, 2),
+    "a metadata word": (lambda ids, weights, metadata: metadata.__setitem__(1, metadata[1] + 1), 2, 1),
+    "an unused word": (lambda ids, weights, metadata: metadata.__setitem__(2, 0), 2, 2),
+    "the guard": (lambda ids, weights, metadata: metadata.__setitem__(516, -1), 2, 516),
+    "past the ids": (lambda ids, weights, metadata: ids.__setitem__(24, 0), 0, 24),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda name: name.replace(" ", "-"))
+def test_a_fault_of_one_launch_is_found_and_located(fault):
+    change, area, index = FAULTS[fault]
+    report, _ = swept({5: change})  # the second backend's third launch
+    assert list(report.mismatches) == [0, 1]
+    assert report.between == 1
+    assert report.sum[0] == report.sum[2] != report.sum[1]
+    assert report.examples == 1
+    example = report.example[0]
+    found = (example.backend, example.area, example.index, example.point)
+    assert found == (1, area, index, points.Unit(3, 5).number + 2 * 257)
+
+
+def test_the_slots_are_poisoned_again_for_later_launches():
+    report, _ = swept({0: FAULTS["the guard"][0]}, rounds=4)  # rounds 3 and 4 use the slots of 1 and 2 again
+    assert list(report.mismatches) == [1, 0]
