@@ -77,7 +77,7 @@ def load(path: Path) -> tuple[Target, Batch, Outputs]:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
-        raise ReplayFileError(f"cannot read the replay file {path}: {error.strerror or error}") from error
+        raise ReplayFileError(f"cannot read {path}: {error.strerror or error}") from error
     except (
         ValueError,
         EOFError,

@@ -172,10 +172,14 @@ def test_two_backends_with_different_faults_are_said_to_differ(plant, found):
 
 
 def race(launch: int) -> SimulationError:
-    return SimulationError(
-        "race", "two threads write one word", launch=launch, thread=5, line=42, text="st.shared.b32 [%r1], %r2;",
-        address=0x40, buffer="shared+64",
-    )  # fmt: skip
+    place = {
+        "thread": 5,
+        "line": 42,
+        "text": "st.shared.b32 [%r1], %r2;",
+        "address": 0x40,
+        "buffer": "shared+64",
+    }
+    return SimulationError("race", "two threads write one word", launch=launch, **place)
 
 
 def test_a_launch_that_the_simulator_stops_is_a_finding_and_the_others_are_compared(found):
