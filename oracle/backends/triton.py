@@ -1,6 +1,7 @@
 """The Triton kernel as a backend: its PTX in the simulator, or `impl_triton.host` on CUDA tensors."""
 
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,37 @@ def _simulate(batch: Batch, outputs: Outputs) -> None:
     bias = memory.add("bias", batch.bias, writable=False)
     ids = memory.add("ids", outputs.ids, writable=True)
     weights = memory.add("weights", outputs.weights, writable=True)
-    values: list[Any] = [logits.address, bias.address, ids.address, weights.address]
     none = np.zeros(problems, np.int32)
-    offset = count = tile = none
+    values: dict[str, Any] = {
+        "logits": logits.address,
+        "row_stride": batch.row_stride,
+        "tokens": np.full(problems, batch.tokens, np.int32),
+        "bias": bias.address,
+        "ids": ids.address,
+        "weights": weights.address,
+        "scale": batch.scale,
+        "offset": none,
+        "count": none,
+        "tile": none,
+    }
     if batch.ranges is not None:
-        values.append(memory.add("metadata", outputs.metadata, writable=True).address)
-        offset, count, tile = batch.ranges.offset, batch.ranges.count, batch.ranges.tile
-    tokens = np.full(problems, batch.tokens, np.int32)
-    values += [tokens, batch.row_stride // spec.ROW_STRIDE_MULTIPLE, batch.scale, offset, count, tile]
+        values["metadata"] = memory.add("metadata", outputs.metadata, writable=True).address
+        values |= {"offset": batch.ranges.offset, "count": batch.ranges.count, "tile": batch.ranges.tile}
+    params = parameters(values, len(program.params))
+    ptxsim.launch(program, memory, params, block=compiled.threads, dynamic_shared=compiled.dynamic_shared)
+
+
+def parameters(values: Mapping[str, Any], number: int) -> list[Any]:
+    """Return the kernel's ``number`` parameters in order, from each argument of the launches as an array ``[L]``.
+
+    Without metadata its address is left out of ``values``, as it is of the kernel.
+    """
+    names = ("logits", "bias", "ids", "weights", "metadata", "tokens")
+    made = [values[name] for name in names if name in values]
+    made.append(values["row_stride"] // spec.ROW_STRIDE_MULTIPLE)
+    made += [values[name] for name in ("scale", "offset", "count", "tile")]
     # Triton appends pointers to scratch memory; this kernel uses none.
-    values += [np.zeros(problems, np.uint64)] * (len(program.params) - len(values))
-    ptxsim.launch(program, memory, values, block=compiled.threads, dynamic_shared=compiled.dynamic_shared)
+    return made + [np.zeros(len(values["tokens"]), np.uint64)] * (number - len(made))
 
 
 def _launch(batch: Batch, outputs: Outputs) -> None:

@@ -2,14 +2,20 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
+import numpy as np
+
+from oracle import ptxsim
 from oracle.artifacts import artifact
 from oracle.card import device
 from oracle.card.engine import Kernel
-from oracle.card.parameters import Layout, find
+from oracle.card.parameters import Layout, LayoutError, find
 
 VARIANTS: Final = (False, True)
+_DTYPES: Final = {"tokens": np.int32, "scale": np.uint32, "offset": np.int32, "count": np.int32, "tile": np.int32}
 _DEBUG: Final = re.compile(r"^\s*(\.loc|\.file|//).*$|\s*//.*$", re.MULTILINE)
 
 
@@ -24,7 +30,21 @@ def fingerprint(backend: str, arch: str) -> str:
 
 def layout(backend: str, renormalize: bool, arch: str) -> Layout:
     """Return where the parameters of one variant with metadata lie, from its adapter's packing."""
-    raise NotImplementedError
+    compiled = artifact(backend, True, renormalize, arch)
+    program = ptxsim.parse(compiled.ptx, compiled.entry)
+    adapter: Any = import_module(f"oracle.backends.{backend}")
+
+    def pack(values: Mapping[str, int]) -> list[bytes]:
+        arrays = {name: np.array([value], _DTYPES.get(name, np.uint64)) for name, value in values.items()}
+        arrays["scale"] = arrays["scale"].view(np.float32)
+        made = []
+        for param, array in zip(program.params, adapter.parameters(arrays, len(program.params)), strict=True):
+            made.append(np.ascontiguousarray(array).tobytes())
+            if len(made[-1]) != param.size:
+                raise LayoutError(f"{backend}: parameter {param.name} takes {param.size} bytes, not {len(made[-1])}")
+        return made
+
+    return find(pack)
 
 
 def load(backend: str, arch: str) -> tuple[Kernel, Kernel]:
