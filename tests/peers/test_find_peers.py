@@ -106,7 +106,8 @@ def test_the_command_wants_one_folder(arguments: list[str], capsys: pytest.Captu
 
 
 def test_finding_the_kernels_imports_neither_package_nor_torch():
-    code = "import sys, oracle.backends.flashinfer, oracle.backends.vllm, oracle.peers.find as f; f.missing('vllm')"
+    code = "import sys, oracle.backends.flashinfer, oracle.backends.vllm, oracle.peers.find as find"
+    code += "; find.missing('vllm')"
     code += "; print(sorted({'torch', 'triton', 'vllm', 'flashinfer'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -34,9 +34,7 @@ def test_any_user_may_read_the_manifest(folder: Path):
         pytest.param('{"format": 1}', "is no manifest", id="a manifest without kernels is none"),
         pytest.param('{"format": 1, "peers": {"vllm": 3}}', "is no manifest", id="a number is no entry"),
         pytest.param('{"format": 2, "peers": {}}', "has format 2, not 1", id="a later format says so"),
-        pytest.param(
-            '{"format": 1, "peers": {}}', "has no flashinfer", id="a kernel that was not prepared says so"
-        ),
+        pytest.param('{"format": 1, "peers": {}}', "has no flashinfer", id="a kernel left out says so"),
     ],
 )
 def test_a_bad_manifest_is_one_clear_line(tmp_path: Path, content: str | None, says: str):
