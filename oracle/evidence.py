@@ -1,8 +1,8 @@
 """What was measured: one JSON file a run in ``evidence/``, and the README's table made from them.
 
 A file is named ``<command>-<UTC YYYYMMDDTHHMMSS>.json``. Every record has ``command``, ``date``, ``host`` and
-``verdict``; the rest is the command's own. ``python -m oracle.evidence`` writes the table into README.md, between two
-markers.
+``verdict``; the rest is the command's own. ``python -m oracle.evidence`` writes the table into README.md,
+between two markers.
 """
 
 import json

@@ -1,6 +1,8 @@
-"""Compiles the CUDA C++ of this package: for the card with nvcc, for the tests of its models with the host's C++.
+"""Compiles the CUDA C++ of this package: for the card with nvcc, for the tests of its models with the host's
+C++.
 
-Sizes, offsets and constants reach the sources through a header generated from `spec`, so that none is restated there.
+Sizes, offsets and constants reach the sources through a header generated from `spec`, so that none is
+restated there.
 """
 
 import ctypes
@@ -50,12 +52,16 @@ def _compiler(arch: str | None) -> list[str]:
     if arch is None:
         program = shutil.which("g++") or shutil.which("c++")
         if program is None:
-            raise BuildError("no C++ compiler on PATH: g++ is needed to compile the card's models for this host")
+            raise BuildError(
+                "no C++ compiler on PATH: g++ is needed to compile the card's models for this host"
+            )
         flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-x", "c++"]
         return [program, *flags]
     program = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if program is None:
-        raise BuildError("no nvcc on PATH or in /usr/local/cuda/bin: the CUDA toolkit is needed to compile for the card")
+        raise BuildError(
+            "no nvcc on PATH or in /usr/local/cuda/bin: the CUDA toolkit is needed to compile for the card"
+        )
     code = f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}"
     return [program, "-O3", "-std=c++17", "--fmad=false", code, "-shared", "-Xcompiler", "-fPIC,-pthread"]
 
@@ -77,7 +83,7 @@ def library(source: str, arch: str | None) -> Path:
     """
     command = _compiler(arch)
     digest = hashlib.sha256(repr((command, header())).encode())
-    for path in sorted(FOLDER.glob("*.h")) + [FOLDER / source]:
+    for path in [*sorted(FOLDER.glob("*.h")), FOLDER / source]:
         digest.update(path.read_bytes())
     cache = Path(tempfile.gettempdir()) / f"musespark-routing-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)

@@ -1,9 +1,10 @@
-"""A1-A8 on this card, on every input: does it compute what `spec.arithmetic` models?
+"""A1-A8 on this card, on every input, against what `spec.arithmetic` models.
 
-``ex2.approx.ftz`` (A5), ``ex2.approx`` (A3), ``rcp.approx.ftz`` (A6) and the composed sigmoid (A7) run on all 2^32
-inputs, ``div.full`` (A4) on 2^33 operand pairs, ``add.rn`` and ``mul.rn`` (A1, A2) on 2^30, half of them random bits and
-half aimed at the borders. NaN results are compared like all others (A8). The whole takes seconds on an H200; most of
-it is the compiler. A model with one wrong coefficient is run first and must be noticed.
+``ex2.approx.ftz`` (A5), ``ex2.approx`` (A3), ``rcp.approx.ftz`` (A6) and the composed sigmoid (A7) run on all
+2^32 inputs, ``div.full`` (A4) on 2^33 operand pairs, ``add.rn`` and ``mul.rn`` (A1, A2) on 2^30, half of them
+random bits and half aimed at the borders. NaN results are compared like all others (A8). The whole takes
+seconds on an H200; most of it is the compiler. A model with one wrong coefficient is run first and must be
+noticed.
 """
 
 import argparse
@@ -45,7 +46,7 @@ class Report(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its PTX, its number in calibrate.cu, the clause that states it, how many inputs it gets."""
+    """One operation: its PTX, its number in calibrate.cu, the clause that states it, its number of inputs."""
 
     ptx: str
     number: int
@@ -81,7 +82,9 @@ class Library:
         if self._library.report_size() != ctypes.sizeof(Report):
             raise build.BuildError("calibrate.cu and calibrate.py disagree about the size of a report")
 
-    def model(self, operation: int, a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def model(
+        self, operation: int, a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
         """Return the model's result bits for operand bits ``a`` and ``b``, uint32 ``[n]`` each."""
         out = np.empty_like(a)
         pointers = (ctypes.c_void_p(array.ctypes.data) for array in (a, b, out))
@@ -92,14 +95,20 @@ class Library:
         """Return the bits of operand pairs ``first`` to ``first + n - 1`` of the seed."""
         a, b = np.empty(n, np.uint32), np.empty(n, np.uint32)
         pointers = (ctypes.c_void_p(array.ctypes.data) for array in (a, b))
-        self._library.operand_bits(ctypes.c_uint64(SEED), ctypes.c_uint64(first), *pointers, ctypes.c_int64(n))
+        self._library.operand_bits(
+            ctypes.c_uint64(SEED), ctypes.c_uint64(first), *pointers, ctypes.c_int64(n)
+        )
         return a, b
 
     def run(self, operation: Operation, model: Unit, inputs: int) -> Report:
         """Compare the card with ``model`` on the first ``inputs`` inputs of ``operation``."""
         report = Report()
         error = self._library.calibrate(
-            ctypes.byref(model), operation.number, ctypes.c_uint64(SEED), ctypes.c_uint64(inputs), ctypes.byref(report)
+            ctypes.byref(model),
+            operation.number,
+            ctypes.c_uint64(SEED),
+            ctypes.c_uint64(inputs),
+            ctypes.byref(report),
         )
         if error:
             raise device.CardError(f"{operation.ptx}: CUDA error {error}")
@@ -109,7 +118,9 @@ class Library:
         """Return the card's 2^23 results of one of `tables.NAMES`."""
         operation, base = {"rcp": (2, 0x3F800000), "ex2_pos": (0, 0), "ex2_neg": (0, 0x80000000)}[name]
         out = np.empty(1 << 23, np.uint32)
-        error = self._library.measured_table(operation, ctypes.c_uint32(base), ctypes.c_void_p(out.ctypes.data))
+        error = self._library.measured_table(
+            operation, ctypes.c_uint32(base), ctypes.c_void_p(out.ctypes.data)
+        )
         if error:
             raise device.CardError(f"table {name}: CUDA error {error}")
         return out
@@ -123,10 +134,10 @@ class Library:
 
 
 def notices_a_wrong_coefficient(library: Library) -> bool:
-    """Whether a model with one coefficient off by one is caught, so that a comparison without mismatches says something."""
+    """Whether a model with one coefficient off by one is caught: otherwise no mismatches would mean nothing."""
     wrong = unit()
     wrong.rcp[SEGMENTS["rcp"] + 77] += 1
-    return library.run(OPERATIONS[2], wrong, 1 << 32).mismatches > 0
+    return bool(library.run(OPERATIONS[2], wrong, 1 << 32).mismatches)
 
 
 def write_tables(library: Library, folder: Path) -> list[str]:
@@ -136,13 +147,17 @@ def write_tables(library: Library, folder: Path) -> list[str]:
     for name in tables.NAMES:
         (folder / f"{name}.d2.xz").write_bytes(tables.pack(library.table(name)))
         written.append(f"{name}.d2.xz")
-    lines = ["top_byte,checksum"] + [f"{top:02x},{int(value):016x}" for top, value in enumerate(library.sigmoid_sums())]
+    lines = ["top_byte,checksum"] + [
+        f"{top:02x},{int(value):016x}" for top, value in enumerate(library.sigmoid_sums())
+    ]
     (folder / "sigmoid_checksums.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return [*written, "sigmoid_checksums.csv"]
 
 
 def _row(operation: Operation, report: Report, seconds: float) -> dict[str, Any]:
-    shown = [[f"{word:08x}" for word in example] for example in report.example[: min(EXAMPLES, report.mismatches)]]
+    shown = [
+        [f"{word:08x}" for word in example] for example in report.example[: min(EXAMPLES, report.mismatches)]
+    ]
     return {
         "operation": operation.ptx,
         "clause": operation.clause,
@@ -159,14 +174,19 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
     card = device.card()
     library = Library(card.arch)
     if not notices_a_wrong_coefficient(library):
-        raise device.CardError("a model with a wrong coefficient was not noticed: this comparison cannot fail")
+        raise device.CardError(
+            "a model with a wrong coefficient was not noticed: this comparison cannot fail"
+        )
     rows = []
     for operation in OPERATIONS:
         start = time.perf_counter()
         report = library.run(operation, unit(), operation.inputs >> shift)
         rows.append(_row(operation, report, time.perf_counter() - start))
         row = rows[-1]
-        print(f"{row['clause']} {row['operation']:20} {row['inputs']:>13,} inputs  {row['mismatches']:,} mismatches", flush=True)
+        print(
+            f"{operation.clause} {operation.ptx:20} {report.tested:>13,} inputs  {report.mismatches:,} mismatches",
+            flush=True,
+        )
         for a, b, got, want in row["first"]:
             print(f"    {a} {b} measured {got} expected {want}")
     mismatches = sum(row["mismatches"] for row in rows)
@@ -178,7 +198,9 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
     }
     if mismatches:
         record["tables"] = write_tables(library, folder)
-        print(f"this card computes something else; what it computes is in {folder}: {', '.join(record['tables'])}")
+        print(
+            f"this card computes something else: {', '.join(record['tables'])} in {folder} hold what it computes"
+        )
     else:
         print("this card computes what spec.arithmetic models")
     return record
@@ -187,8 +209,12 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; exit 0, 1 on a mismatch, 3 if it could not run."""
     parser = argparse.ArgumentParser(prog="ci/gpu calibrate", description=__doc__.splitlines()[0])
-    parser.add_argument("--shift", type=int, default=0, metavar="N", help="a 2^-N part of every operation's inputs")
-    parser.add_argument("--tables", type=Path, default=Path("measured"), help="folder for the tables of a card that differs")
+    parser.add_argument(
+        "--shift", type=int, default=0, metavar="N", help="a 2^-N part of every operation's inputs"
+    )
+    parser.add_argument(
+        "--tables", type=Path, default=Path("measured"), help="folder for the tables of a card that differs"
+    )
     options = parser.parse_args(arguments)
     if not 0 <= options.shift <= 30:
         parser.error(f"--shift must be 0..30, not {options.shift}")

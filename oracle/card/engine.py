@@ -1,4 +1,4 @@
-"""The compiled loop of the sweep: sweep.cu behind ctypes, for the card or, as its tests use it, for this host."""
+"""The compiled loop of the sweep: sweep.cu behind ctypes, for the card, or for this host as its tests use it."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -41,7 +41,9 @@ class _Kernel(ctypes.Structure):
 
 
 class _Problems(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("logits", "row_stride", "bias", "scale", "ids", "weights")]
+    _fields_ = [
+        (name, ctypes.c_void_p) for name in ("logits", "row_stride", "bias", "scale", "ids", "weights")
+    ]
 
 
 class _Job(ctypes.Structure):
@@ -142,7 +144,10 @@ class Engine:
         slot = 4 * points * self._library.slot_words()
         for set_ in range(SETS):
             for backend in range(self._backends):
-                areas = [self._allocate(size) for size in (slot, slot, 4 * points * self._library.metadata_words(tile))]
+                areas = [
+                    self._allocate(size)
+                    for size in (slot, slot, 4 * points * self._library.metadata_words(tile))
+                ]
                 self._library.sweep_slots(self._sweep, set_, backend, ctypes.byref(_Side(*areas)))
 
     def __enter__(self) -> "Engine":
@@ -154,13 +159,15 @@ class Engine:
             self._library.card_free(ctypes.c_void_p(memory))
 
     def on_launch(self, function: Callable[[int, Any], int]) -> Any:
-        """Have the host's build call ``function`` (the kernel's handle, its parameters) for each launch; keep the result."""
+        """Have the host's build call ``function`` (kernel handle, parameters) for each launch; keep the result."""
         callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))(function)
         self._library.sweep_launch(self._sweep, callback)
         return callback
 
-    def load(self, tokens: int, problems: Problems, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> None:
-        """Bring the problems of one b and their right answers, `points.problems` and `points.answers`, to the card."""
+    def load(
+        self, tokens: int, problems: Problems, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]
+    ) -> None:
+        """Bring one b's `points.problems` and `points.answers` to the card."""
         if tokens in self._loaded:
             return
         logits = problems.memory()
@@ -212,7 +219,9 @@ class Engine:
     def _bring(self, array: npt.NDArray[Any]) -> int:
         memory = self._allocate(array.nbytes)
         flat = np.ascontiguousarray(array)
-        if error := self._library.card_write(ctypes.c_void_p(memory), _pointer(flat), ctypes.c_uint64(flat.nbytes)):
+        if error := self._library.card_write(
+            ctypes.c_void_p(memory), _pointer(flat), ctypes.c_uint64(flat.nbytes)
+        ):
             raise CardError(f"CUDA error {error} while copying to the card")
         return memory
 
@@ -221,12 +230,18 @@ class Engine:
         number = self._library.struct_sizes(sizes)
         mine = [ctypes.sizeof(kind) for kind in (_Kernel, _Job, Report, _Side)]
         if list(sizes) != mine or number != PROBLEMS:
-            raise build.BuildError(f"sweep.cu and engine.py disagree: {list(sizes)}, {number} and {mine}, {PROBLEMS}")
+            raise build.BuildError(
+                f"sweep.cu and engine.py disagree: {list(sizes)}, {number} and {mine}, {PROBLEMS}"
+            )
 
 
 def _structure(kernel: Kernel) -> _Kernel:
     layout = kernel.layout
-    if len(layout.param_at) > _MAX_PARAMS or len(layout.image) > _MAX_IMAGE or len(layout.patches) > _MAX_PATCHES:
+    if (
+        len(layout.param_at) > _MAX_PARAMS
+        or len(layout.image) > _MAX_IMAGE
+        or len(layout.patches) > _MAX_PATCHES
+    ):
         raise CardError("a kernel's parameters are larger than sweep.cu holds")
     made = _Kernel(function=kernel.function, threads=kernel.threads, dynamic_shared=kernel.dynamic_shared)
     made.params, made.patches = len(layout.param_at), len(layout.patches)

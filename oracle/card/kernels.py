@@ -1,4 +1,4 @@
-"""The kernels of the sweep: the very cubins that `route` launches, loaded, with the layout of their parameters."""
+"""The kernels of the sweep: the very cubins that `route` launches, and the layout of their parameters."""
 
 import hashlib
 import re
@@ -15,12 +15,18 @@ from oracle.card.engine import Kernel
 from oracle.card.parameters import Layout, LayoutError, find
 
 VARIANTS: Final = (False, True)
-_DTYPES: Final = {"tokens": np.int32, "scale": np.uint32, "offset": np.int32, "count": np.int32, "tile": np.int32}
+_DTYPES: Final = {
+    "tokens": np.int32,
+    "scale": np.uint32,
+    "offset": np.int32,
+    "count": np.int32,
+    "tile": np.int32,
+}
 _DEBUG: Final = re.compile(r"^\s*(\.loc|\.file|//).*$|\s*//.*$", re.MULTILINE)
 
 
 def fingerprint(backend: str, arch: str) -> str:
-    """Return 16 hex digits of the backend's PTX, both variants with metadata, without debug lines and paths."""
+    """Return 16 hex digits for the backend's PTX with metadata, debug lines and paths left out."""
     digest = hashlib.sha256()
     for renormalize in VARIANTS:
         code = artifact(backend, True, renormalize, arch).ptx.split("\n\t.section")[0]
@@ -41,7 +47,9 @@ def layout(backend: str, renormalize: bool, arch: str) -> Layout:
         for param, array in zip(program.params, adapter.parameters(arrays, len(program.params)), strict=True):
             made.append(np.ascontiguousarray(array).tobytes())
             if len(made[-1]) != param.size:
-                raise LayoutError(f"{backend}: parameter {param.name} takes {param.size} bytes, not {len(made[-1])}")
+                raise LayoutError(
+                    f"{backend}: parameter {param.name} takes {param.size} bytes, not {len(made[-1])}"
+                )
         return made
 
     return find(pack)
@@ -58,6 +66,8 @@ def load(backend: str, arch: str) -> tuple[Kernel, Kernel]:
             attribute = device.driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             device.call("cuFuncSetAttribute", function, attribute, compiled.dynamic_shared)
         made.append(
-            Kernel(int(function), compiled.threads, compiled.dynamic_shared, layout(backend, renormalize, arch))
+            Kernel(
+                int(function), compiled.threads, compiled.dynamic_shared, layout(backend, renormalize, arch)
+            )
         )
     return made[0], made[1]

@@ -1,8 +1,8 @@
 """Where a kernel's parameters take the arguments of a launch: found by looking at what the adapters pack.
 
-The adapters of `oracle.backends` own the order and form of the parameters. The sweep's compiled loop needs to know
-which bytes to change from launch to launch, so it has an adapter pack several made-up argument sets and looks for each
-argument's value in the bytes.
+The adapters of `oracle.backends` own the order and form of the parameters. The sweep's compiled loop needs to
+know which bytes to change from launch to launch, so it has an adapter pack several made-up argument sets and
+looks for each argument's value in the bytes.
 """
 
 import random
@@ -61,7 +61,9 @@ class Layout:
         image = bytearray(self.image)
         for patch in self.patches:
             value = values[FIELDS[patch.field]] // patch.divisor
-            image[patch.at : patch.at + patch.size] = (value % (1 << 8 * patch.size)).to_bytes(patch.size, "little")
+            image[patch.at : patch.at + patch.size] = (value % (1 << 8 * patch.size)).to_bytes(
+                patch.size, "little"
+            )
         return bytes(image)
 
 
@@ -71,7 +73,8 @@ def find(pack: Pack) -> Layout:
     Raises
     ------
     LayoutError
-        Some byte depends on the arguments in another way than as a copy, perhaps divided by a small power of two.
+        Some byte depends on the arguments in another way than as a copy, perhaps divided by a small power of
+        two.
     """
     generator = random.Random(1)
     probes = [_probe(generator) for _ in range(_PROBES)]
@@ -96,7 +99,7 @@ def find(pack: Pack) -> Layout:
 
 def _probe(generator: random.Random) -> dict[str, int]:
     """Made-up arguments: inside the contract, and no two alike in any 32 bits."""
-    values = {name: generator.getrandbits(47) & ~0xFFF for name in FIELDS if name in _WIDE}
+    values: dict[str, int] = {name: generator.getrandbits(47) & ~0xFFF for name in FIELDS if name in _WIDE}
     values["row_stride"] = generator.getrandbits(40) & ~0x3
     values["scale"] = 0x3F000000 | generator.getrandbits(23)
     small = generator.sample(range(9, 120), 3)

@@ -1,7 +1,7 @@
 """Every point of the metadata's domain, and the routing problems that the points take.
 
-A point is (b, tile, offset, count); its number is ``((b - 1) * 256 + tile - 1) * 32,896 + r``, r numbering the expert
-ranges. Point p takes problem ``mix(p) mod 4,096`` of its b, where ``mix`` is that of portable.h.
+A point is (b, tile, offset, count); its number is ``((b - 1) * 256 + tile - 1) * 32,896 + r``, r numbering the
+expert ranges. Point p takes problem ``mix(p) mod 4,096`` of its b, where ``mix`` is that of portable.h.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,11 @@ def mix(z: int) -> int:
 
 def ranges() -> I32:
     """Return every expert range of the contract, int32 ``[32896, 2]``: offset and count."""
-    found = [(offset, count) for offset in range(spec.NUM_EXPERTS) for count in range(1, spec.NUM_EXPERTS - offset + 1)]
+    found = [
+        (offset, count)
+        for offset in range(spec.NUM_EXPERTS)
+        for count in range(1, spec.NUM_EXPERTS - offset + 1)
+    ]
     return np.array(found, np.int32)
 
 
@@ -86,10 +90,12 @@ class Problems:
     @property
     def row_stride(self) -> I64:
         """Elements between rows in memory, int64 ``[4096]``."""
-        return np.asarray(spec.NUM_EXPERTS + spec.ROW_STRIDE_MULTIPLE * (np.arange(len(self.logits)) % 3), np.int64)
+        return np.asarray(
+            spec.NUM_EXPERTS + spec.ROW_STRIDE_MULTIPLE * (np.arange(len(self.logits)) % 3), np.int64
+        )
 
     def memory(self) -> F32:
-        """Return the logits as they lie in memory, float32 ``[4096, b * ROW_PITCH]``, with NaN between rows."""
+        """Return the logits as they lie in memory, float32 ``[4096, b * ROW_PITCH]``, NaN between rows."""
         tokens = self.logits.shape[1]
         laid = np.full((len(self.logits), tokens * ROW_PITCH), _GAP, np.uint32).view(np.float32)
         for remainder in range(3):
@@ -101,7 +107,7 @@ class Problems:
 
 
 def problems(tokens: int) -> Problems:
-    """Return the problems of one b: experts apart, shared by all tokens, from small pools, around borders, and ties."""
+    """Return the problems of one b: experts apart, shared, from small pools, around borders, and ties."""
     random: Any = np.random.Generator(np.random.Philox(key=[SEED, tokens]))
     logits = random.standard_normal((PROBLEMS, tokens, spec.NUM_EXPERTS), np.float32) * np.float32(2)
     bias = random.standard_normal((PROBLEMS, spec.NUM_EXPERTS), np.float32) * np.float32(0.05)
@@ -138,5 +144,7 @@ def answers(tokens: int) -> tuple[I32, F32]:
     weights = np.empty((PROBLEMS, tokens, spec.TOP_K), np.float32)
     for renormalize in (False, True):
         which = slice(int(renormalize), None, 2)
-        ids[which], weights[which] = spec.route(made.logits[which], made.bias[which], made.scale[which], renormalize)
+        ids[which], weights[which] = spec.route(
+            made.logits[which], made.bias[which], made.scale[which], renormalize
+        )
     return ids, weights

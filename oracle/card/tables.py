@@ -1,8 +1,9 @@
 """The measured tables of the special function unit: how 2^23 float32 results are packed into a file.
 
-xz of three little-endian int64 (entry 0, the start of the difference chain, entry 1) and the int8 second differences of
-the chain (start, entry 1, entry 2, ...): two cumulative sums rebuild it, then entry 0 is put back. The chain's start
-extends the curve smoothly where entry 0 lies apart from it, as the exact 1.0 of a reciprocal does.
+xz of three little-endian int64 (entry 0, the start of the difference chain, entry 1) and the int8 second
+differences of the chain (start, entry 1, entry 2, ...): two cumulative sums rebuild it, then entry 0 is put
+back. The chain's start extends the curve smoothly where entry 0 lies apart from it, as the exact 1.0 of a
+reciprocal does.
 """
 
 import lzma
@@ -11,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-NAMES: Final = ("rcp", "ex2_pos", "ex2_neg")
-"""``rcp.approx.ftz(1 + m/2^23)``, ``ex2.approx.ftz(+m/2^23)``, ``ex2.approx.ftz(-m/2^23)``, m = 0 .. 2^23 - 1."""
+NAMES: Final = ("rcp", "ex2_pos", "ex2_neg") """``rcp.approx.ftz(1 + m/2^23)``, ``ex2.approx.ftz(+m/2^23)``,
+``ex2.approx.ftz(-m/2^23)``, m = 0 .. 2^23 - 1."""
 
 U32 = npt.NDArray[np.uint32]
 

@@ -26,7 +26,7 @@ def library():
 
 
 def boundary_bits() -> np.ndarray:
-    """Both signs of: every exponent with fractions at both ends, every segment's borders, and all small patterns."""
+    """Both signs of every exponent with fractions at both ends, and of every segment's borders."""
     exponent = np.arange(256, dtype=np.uint32) << 23
     ends = np.array([0, 1, 2, 0x3FFFFF, 0x400000, 0x7FFFFE, 0x7FFFFF], np.uint32)
     segment = np.arange(128, dtype=np.uint32)[:, None] << 16

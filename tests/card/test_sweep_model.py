@@ -1,4 +1,4 @@
-"""The sweep without a card: its expectation against the specification, its loop against a launch that computes it."""
+"""The sweep without a card: its expectation against the specification, its loop with launches that compute it."""
 
 import ctypes
 
@@ -35,7 +35,9 @@ def expected_by_spec(ids, ranges, pitch):
 def random_ids(random, n, tokens, pool):
     """Ids without repetition in a token, from the first ``pool`` experts behind a random start."""
     order = random.random((n, tokens, pool)).argsort(axis=-1)[..., : spec.TOP_K]
-    return ((order + random.integers(0, spec.NUM_EXPERTS - pool + 1, (n, 1, 1))) % spec.NUM_EXPERTS).astype(np.int32)
+    return ((order + random.integers(0, spec.NUM_EXPERTS - pool + 1, (n, 1, 1))) % spec.NUM_EXPERTS).astype(
+        np.int32
+    )
 
 
 @pytest.mark.parametrize("tokens", range(1, 9))
@@ -64,7 +66,8 @@ def test_the_points_are_all_of_the_contract_once():
     table = points.ranges()
     assert table.shape == (points.RANGES, 2) == (32896, 2)
     assert len(np.unique(table, axis=0)) == len(table)
-    assert (table[:, 0] >= 0).all() and (table[:, 1] >= 1).all() and (table.sum(1) <= spec.NUM_EXPERTS).all()
+    assert (table >= [0, 1]).all()
+    assert (table.sum(1) <= spec.NUM_EXPERTS).all()
     numbers = [unit.number for unit in points.units()]
     assert numbers == list(range(0, points.POINTS, points.RANGES))
 
@@ -97,15 +100,15 @@ def test_rows_lie_in_memory_at_their_problems_stride():
         assert np.isnan(memory[q, 3 * stride :]).all()
 
 
+WIDE = ("logits", "row_stride", "bias", "ids", "weights", "metadata")
+
+
 def plain_layout():
     """A kernel that takes every field as a parameter of its own, the row stride in units of four elements."""
 
     def pack(values):
-        made = []
-        for name in parameters.FIELDS:
-            value = values[name] // 4 if name == "row_stride" else values[name]
-            made.append(value.to_bytes(8 if name in ("logits", "row_stride", "bias", "ids", "weights", "metadata") else 4,
-                                       "little"))  # fmt: skip
+        whole = values | {"row_stride": values["row_stride"] // 4}
+        made = [whole[name].to_bytes(8 if name in WIDE else 4, "little") for name in parameters.FIELDS]
         return [*made, bytes(8)]
 
     return parameters.find(pack)
@@ -158,7 +161,9 @@ class FakeKernel:
 
 def swept(faults=(), tokens=3, tile=5, step=257, rounds=2):
     layout = plain_layout()
-    kernels = [tuple(engine.Kernel(FAKE + 2 * side + bit, 256, 0, layout) for bit in (0, 1)) for side in (0, 1)]
+    kernels = [
+        tuple(engine.Kernel(FAKE + 2 * side + bit, 256, 0, layout) for bit in (0, 1)) for side in (0, 1)
+    ]
     number = len(range(0, points.RANGES, step))
     with engine.Engine(None, kernels, streams=1, threads=1, points=number, tile=tile) as made:
         keep = made.on_launch(FakeKernel(faults))

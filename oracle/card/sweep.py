@@ -1,0 +1,257 @@
+"""Every point (b, tile, offset, count) of the metadata's domain, 67,371,008 of them, on every backend, on the
+card.
+
+Each point is one launch of the very cubin that `route` launches, as a programmatic dependent launch, into its
+own poisoned slot; one comparison kernel a (b, tile) then looks at every word, those that must stay untouched
+included, against the specification and between the backends, and poisons the slots again.
+
+What it costs on one H200. Launching: 134,742,016 launches at 2 to 2.5 us of one host thread are 300 s, and
+several threads share them; a kernel takes 2.5 to 5.5 us, and 32 streams overlap. Memory: a slot is 33 KB on
+average; poisoning, writing and comparing move about 134.7 M * 33 KB * 1.2 = 5 TB, two seconds at 4 TB/s.
+Comparing: 0.55 T words of each backend at about 120 instructions, 3 s. So the host's launches are all that
+counts.
+
+Shard i of n takes the (b, tile) whose number is i modulo n. A finished shard is one line of the ledger, with
+the fingerprint of the kernels; run again, the command takes the shards that the ledger lacks for these
+kernels.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from oracle import evidence
+from oracle.card import build, device, kernels
+from oracle.card.engine import EXAMPLES, Engine, Report
+from oracle.card.explain import explain
+from oracle.card.parameters import LayoutError
+from oracle.card.points import SEED, Problems, Unit, answers, problems, units
+from oracle.errors import CannotRunError
+
+BACKENDS: Final = ("cute", "triton")
+LEDGER: Final = evidence.FOLDER / "sweep-ledger.jsonl"
+DEFAULT_SHARDS: Final = 64
+
+Prepared = tuple[Problems, npt.NDArray[np.int32], npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part ``index`` of ``number``."""
+
+    index: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.number}"
+
+    @staticmethod
+    def parse(text: str) -> "Shard":
+        """Return the shard that ``i/n`` names, 0 <= i < n."""
+        index, slash, number = text.partition("/")
+        if not (slash and index.isdecimal() and number.isdecimal() and int(index) < int(number) <= 2048):
+            raise argparse.ArgumentTypeError(f"a shard is i/n with 0 <= i < n <= 2048, not {text!r}")
+        return Shard(int(index), int(number))
+
+    def units(self) -> list[Unit]:
+        """Return its (b, tile)."""
+        return [unit for number, unit in enumerate(units()) if number % self.number == self.index]
+
+
+class Ledger:
+    """The file of finished shards: one JSON line each, only ever appended to."""
+
+    def __init__(self, path: Path, fingerprints: dict[str, str]) -> None:
+        self.path = path
+        self._fingerprints = fingerprints
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines of these kernels and this seed; a line that was cut off is none."""
+        if not self.path.exists():
+            return []
+        found = []
+        for text in self.path.read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if line["kernels"] == self._fingerprints and line["seed"] == SEED:
+                found.append(line)
+        return found
+
+    def missing(self) -> list[Unit]:
+        """Return the (b, tile) that no line covers."""
+        done = {unit for line in self.lines() for unit in Shard.parse(line["shard"]).units()}
+        return [unit for unit in units() if unit not in done]
+
+    def left(self, shard: Shard) -> bool:
+        """Whether some (b, tile) of ``shard`` is missing."""
+        return not set(self.missing()).isdisjoint(shard.units())
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add a finished shard."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line | {"kernels": self._fingerprints, "seed": SEED}) + "\n")
+
+
+def prepare(tokens: int) -> Prepared:
+    """Return the problems of one b with the specification's answers; for a worker process."""
+    return problems(tokens), *answers(tokens)
+
+
+def run_shard(
+    engine: Engine, shard: Shard, backends: tuple[str, ...], card: device.Card
+) -> tuple[dict[str, Any], Report]:
+    """Run one shard and return its ledger line and the comparison's report."""
+    start = time.perf_counter()
+    points = sum(engine.run(unit) for unit in shard.units())
+    report = engine.report()
+    seconds = time.perf_counter() - start
+    launches = points * len(backends)
+    line = {
+        "shard": str(shard),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "card": card.name,
+        "driver": card.driver,
+        "points": points,
+        "launches": launches,
+        "words": report.words,
+        "mismatches": {name: report.mismatches[side] for side, name in enumerate(backends)},
+        "between": report.between,
+        "sums": [f"{report.sum[side]:016x}" for side in (*range(len(backends)), -1)],
+        "seconds": round(seconds, 2),
+        "launches_per_s": round(launches / seconds),
+    }
+    return line, report
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the shards that are asked for and missing, until the time is up; return the record of the run."""
+    begin = time.perf_counter()
+    card = device.card()
+    arch = f"{card.arch}a"
+    backends: tuple[str, ...] = options.backend
+    ledger = Ledger(options.ledger, {name: kernels.fingerprint(name, arch) for name in backends})
+    asked = [options.shard] if options.shard else [Shard(i, options.shards) for i in range(options.shards)]
+    todo = [shard for shard in asked if ledger.left(shard)]
+    print(f"{card.name}, driver {card.driver}: {len(todo)} of {len(asked)} shards to do", flush=True)
+    lines: list[dict[str, Any]] = []
+    if todo:
+        tokens = sorted({unit.tokens for shard in todo for unit in shard.units()}, reverse=True)
+        context = get_context("spawn")
+        with ProcessPoolExecutor(min(len(tokens), os.cpu_count() or 1), mp_context=context) as pool:
+            prepared = {b: pool.submit(prepare, b) for b in tokens}
+            lines = _run_shards(options, card, backends, ledger, todo, prepared, begin)
+    mismatches = sum(sum(line["mismatches"].values()) + line["between"] for line in lines)
+    left = sum(1 for _ in ledger.missing())
+    print(
+        f"{len(lines)} shards done in {time.perf_counter() - begin:.0f} s; {left} of 2,048 (b, tile) left",
+        flush=True,
+    )
+    return {
+        "verdict": "fail" if mismatches else "pass",
+        "shards": [line["shard"] for line in lines],
+        "points": sum(line["points"] for line in lines),
+        "launches": sum(line["launches"] for line in lines),
+        "words": sum(line["words"] for line in lines),
+        "mismatches": mismatches,
+        "units_left": left,
+        "ledger": options.ledger.name,
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+
+
+def _run_shards(
+    options: argparse.Namespace,
+    card: device.Card,
+    backends: tuple[str, ...],
+    ledger: Ledger,
+    todo: list[Shard],
+    prepared: dict[int, Future[Prepared]],
+    begin: float,
+) -> list[dict[str, Any]]:
+    """Run shards while the slowest so far would still end in time."""
+    arch = f"{card.arch}a"
+    loaded = [kernels.load(name, arch) for name in backends]
+    lines: list[dict[str, Any]] = []
+    with Engine(card.arch, loaded, options.streams, options.threads) as engine:
+        for b, future in prepared.items():
+            engine.load(b, *future.result())
+        print(f"ready after {time.perf_counter() - begin:.1f} s", flush=True)
+        for shard in todo:
+            slowest = max((line["seconds"] for line in lines), default=0.0)
+            if time.perf_counter() - begin + slowest > 60 * options.minutes:
+                print("the time is up", flush=True)
+                break
+            line, report = run_shard(engine, shard, backends, card)
+            lines.append(line)
+            ledger.append(line)
+            wrong = f"{sum(line['mismatches'].values()):,} mismatches, {line['between']:,} between"
+            print(f"shard {shard}: {line['launches']:,} launches in {line['seconds']:.1f} s, "
+                  f"{line['launches_per_s']:,}/s, {wrong}", flush=True)  # fmt: skip
+            for example in report.example[: min(EXAMPLES, report.examples)]:
+                print(explain(backends[example.backend], example), flush=True)
+            if report.examples or report.between:
+                print("stopped at the first shard with a mismatch", flush=True)
+                break
+    return lines
+
+
+def _backends(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set(BACKENDS) or len(set(names)) != len(names):
+        raise argparse.ArgumentTypeError(f"backends are {','.join(BACKENDS)}, not {text!r}")
+    return names
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Return the options, or exit 2."""
+    parser = argparse.ArgumentParser(prog="ci/gpu sweep", description=__doc__.splitlines()[0])
+    parser.add_argument("--shard", type=Shard.parse, metavar="i/n", help="this shard alone")
+    parser.add_argument(
+        "--shards", type=int, default=DEFAULT_SHARDS, metavar="N", help="shards of a whole run (64)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=4.0, help="start no shard that would end later than this (4)"
+    )
+    parser.add_argument("--ledger", type=Path, default=LEDGER, help="file of finished shards")
+    parser.add_argument("--backend", type=_backends, default=BACKENDS, metavar="NAMES", help="cute,triton")
+    parser.add_argument("--streams", type=int, default=32, help="streams that launches are spread over (32)")
+    parser.add_argument(
+        "--threads", type=int, default=4, help="host threads that launch; divides --streams (4)"
+    )
+    options = parser.parse_args(arguments)
+    if not 1 <= options.threads <= options.streams <= 1024 or options.streams % options.threads:
+        parser.error("--threads must divide --streams, which is 1..1024")
+    if not 1 <= options.shards <= 2048:
+        parser.error("--shards must be 1..2048")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; exit 0, 1 on a mismatch, 3 if it could not run."""
+    options = parse(arguments)
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # before the driver is initialised
+    try:
+        record = run(options)
+    except (device.CardError, build.BuildError, LayoutError, CannotRunError) as error:
+        print(f"sweep: {error}", file=sys.stderr)
+        return 3
+    print(f"evidence: {evidence.write('sweep', record)}")
+    return 1 if record["mismatches"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
