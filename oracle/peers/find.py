@@ -95,6 +95,10 @@ def _installed(name: str) -> tuple[Path, str]:
     """Return the installed package's sources, found without importing it, and its version."""
     distribution = _DISTRIBUTIONS[name]
     package = importlib.util.find_spec(name)
+    try:
+        version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        package = None
     if package is None or not package.submodule_search_locations:
         raise CannotRunError(f"{distribution} is not installed, and {VARIABLE} is not set (see ci/peers)")
     root = Path(next(iter(package.submodule_search_locations)))
@@ -103,4 +107,4 @@ def _installed(name: str) -> tuple[Path, str]:
         raise CannotRunError(f"{distribution} is installed without {source}")
     if name == "flashinfer" and build.find_nvcc() is None:
         raise CannotRunError(_NO_NVCC)
-    return source, importlib.metadata.version(distribution)
+    return source, version

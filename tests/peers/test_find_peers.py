@@ -77,8 +77,13 @@ def test_a_package_that_cannot_be_made_ready_leaves_nothing_behind(tmp_path: Pat
 def test_an_installed_package_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "flashinfer" / "data").mkdir(parents=True)
     (tmp_path / "flashinfer" / "__init__.py").touch()
+    described = tmp_path / "flashinfer_python-9.9.dist-info" / "METADATA"
+    described.parent.mkdir()
+    described.write_text("Metadata-Version: 2.1\nName: flashinfer-python\nVersion: 9.9\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv(find.VARIABLE, raising=False)
+    monkeypatch.setattr(build, "find_nvcc", lambda: tmp_path)
+    assert find.missing("flashinfer") is None
     monkeypatch.setattr(build, "find_nvcc", lambda: None)
     assert "no nvcc" in str(find.missing("flashinfer"))
 
