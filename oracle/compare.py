@@ -114,7 +114,7 @@ class Difference:
 
 
 def expect(batch: Batch, like: Outputs | None = None) -> Outputs:
-    """Return what the specification writes, over poisoned buffers, which are as large as those of ``like``."""
+    """Return what the specification writes, over poisoned buffers as large as those of ``like``."""
     outputs = Outputs.poisoned(batch) if like is None else like.blank(len(batch))
     ids, weights = spec.route(batch.logits, batch.bias, batch.scale, batch.renormalize)
     outputs.ids[...] = ids
@@ -136,7 +136,7 @@ def _words(outputs: Outputs) -> Iterator[I32]:
 def words(batch: Batch) -> I64:
     """Return the output words of each problem, those that must stay untouched included, int64 ``[L]``.
 
-    The contract's sizes: the longer buffers of problems that share a batch with a larger tile do not count.
+    The contract sizes: a buffer that is longer for a larger tile of its batch does not count.
     """
     number = np.full(len(batch), 2 * batch.tokens * spec.TOP_K, np.int64)
     if batch.ranges is not None:

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, TypeVar
@@ -40,7 +40,9 @@ class Workers:
         if self._jobs == 1:
             return self
         context = get_context("spawn")
-        # Ctrl-C reaches the whole foreground group: only the parent may react. The mask is inherited.
+        # Ctrl-C reaches the whole foreground group: only the parent may react. The mask is inherited; the tracker
+        # is started first, since its own start would lift the mask.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(self._jobs):
@@ -49,13 +51,18 @@ class Workers:
                 process.start()
                 theirs.close()
                 self._workers[ours] = process
-        finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         for process in self._workers.values():
             process.terminate()
         for pipe, process in self._workers.items():

@@ -226,7 +226,10 @@ def test_ctrl_c_ends_all_processes_at_once_with_exit_130_and_no_traceback(tmp_pa
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    time.sleep(3)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while len(children.read_text().split()) < 3:  # both workers, and Python's resource tracker
+        time.sleep(0.05)
+    time.sleep(0.5)
     start = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=20)
