@@ -66,21 +66,18 @@ def _simulate(batch: Batch, outputs: Outputs) -> None:
     if batch.ranges is not None:
         values["metadata"] = memory.add("metadata", outputs.metadata, writable=True).address
         values |= {"offset": batch.ranges.offset, "count": batch.ranges.count, "tile": batch.ranges.tile}
-    params = parameters(values, len(program.params))
+    params = parameters(values)
+    # Triton appends pointers to scratch memory; this kernel uses none.
+    params += [np.zeros(problems, np.uint64)] * (len(program.params) - len(params))
     ptxsim.launch(program, memory, params, block=compiled.threads, dynamic_shared=compiled.dynamic_shared)
 
 
-def parameters(values: Mapping[str, Any], number: int) -> list[Any]:
-    """Return the kernel's ``number`` parameters in order, from each argument of the launches as an array ``[L]``.
-
-    Without metadata its address is left out of ``values``, as it is of the kernel.
-    """
+def parameters(values: Mapping[str, Any]) -> list[Any]:
+    """Return each launch's parameters in the kernel's order, from arrays ``[L]`` by name."""
     names = ("logits", "bias", "ids", "weights", "metadata", "tokens")
     made = [values[name] for name in names if name in values]
     made.append(values["row_stride"] // spec.ROW_STRIDE_MULTIPLE)
-    made += [values[name] for name in ("scale", "offset", "count", "tile")]
-    # Triton appends pointers to scratch memory; this kernel uses none.
-    return made + [np.zeros(len(values["tokens"]), np.uint64)] * (number - len(made))
+    return made + [values[name] for name in ("scale", "offset", "count", "tile")]
 
 
 def _launch(batch: Batch, outputs: Outputs) -> None:

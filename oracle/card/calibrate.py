@@ -134,7 +134,7 @@ class Library:
 
 
 def notices_a_wrong_coefficient(library: Library) -> bool:
-    """Whether a model with one coefficient off by one is caught: otherwise no mismatches would mean nothing."""
+    """Whether a model with one coefficient off by one is caught: or no mismatch means nothing."""
     wrong = unit()
     wrong.rcp[SEGMENTS["rcp"] + 77] += 1
     return bool(library.run(OPERATIONS[2], wrong, 1 << 32).mismatches)
@@ -184,7 +184,7 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
         rows.append(_row(operation, report, time.perf_counter() - start))
         row = rows[-1]
         print(
-            f"{operation.clause} {operation.ptx:20} {report.tested:>13,} inputs  {report.mismatches:,} mismatches",
+            f"{operation.clause} {operation.ptx:20} {report.tested:>13,} inputs  {report.mismatches:,} differ",
             flush=True,
         )
         for a, b, got, want in row["first"]:
@@ -198,9 +198,7 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
     }
     if mismatches:
         record["tables"] = write_tables(library, folder)
-        print(
-            f"this card computes something else: {', '.join(record['tables'])} in {folder} hold what it computes"
-        )
+        print(f"this card computes something else; {folder} holds what: {', '.join(record['tables'])}")
     else:
         print("this card computes what spec.arithmetic models")
     return record

@@ -1,4 +1,4 @@
-"""The compiled loop of the sweep: sweep.cu behind ctypes, for the card, or for this host as its tests use it."""
+"""The compiled loop of the sweep: sweep.cu behind ctypes, for the card, or for this host in its tests."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -159,7 +159,7 @@ class Engine:
             self._library.card_free(ctypes.c_void_p(memory))
 
     def on_launch(self, function: Callable[[int, Any], int]) -> Any:
-        """Have the host's build call ``function`` (kernel handle, parameters) for each launch; keep the result."""
+        """Have the host's build call ``function`` (kernel, parameters) for each launch; keep the result."""
         callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))(function)
         self._library.sweep_launch(self._sweep, callback)
         return callback

@@ -43,8 +43,11 @@ def layout(backend: str, renormalize: bool, arch: str) -> Layout:
     def pack(values: Mapping[str, int]) -> list[bytes]:
         arrays = {name: np.array([value], _DTYPES.get(name, np.uint64)) for name, value in values.items()}
         arrays["scale"] = arrays["scale"].view(np.float32)
+        given = adapter.parameters(arrays)
+        # What a compiler appends, such as pointers to scratch memory, is null.
+        given += [np.zeros(param.size, np.uint8) for param in program.params[len(given) :]]
         made = []
-        for param, array in zip(program.params, adapter.parameters(arrays, len(program.params)), strict=True):
+        for param, array in zip(program.params, given, strict=True):
             made.append(np.ascontiguousarray(array).tobytes())
             if len(made[-1]) != param.size:
                 raise LayoutError(

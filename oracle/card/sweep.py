@@ -1,5 +1,4 @@
-"""Every point (b, tile, offset, count) of the metadata's domain, 67,371,008 of them, on every backend, on the
-card.
+"""Every point (b, tile, offset, count) of the metadata's domain, on every backend, on the card: 67,371,008 points.
 
 Each point is one launch of the very cubin that `route` launches, as a programmatic dependent launch, into its
 own poisoned slot; one comparison kernel a (b, tile) then looks at every word, those that must stay untouched

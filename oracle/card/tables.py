@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-NAMES: Final = ("rcp", "ex2_pos", "ex2_neg") """``rcp.approx.ftz(1 + m/2^23)``, ``ex2.approx.ftz(+m/2^23)``,
-``ex2.approx.ftz(-m/2^23)``, m = 0 .. 2^23 - 1."""
+NAMES: Final = ("rcp", "ex2_pos", "ex2_neg")
+"""``rcp.approx.ftz(1 + x)``, ``ex2.approx.ftz(x)``, ``ex2.approx.ftz(-x)`` for x = m / 2^23, m = 0 .. 2^23 - 1."""
 
 U32 = npt.NDArray[np.uint32]
 

@@ -1,4 +1,4 @@
-"""The sweep without a card: its expectation against the specification, its loop with launches that compute it."""
+"""The sweep without a card: its expectation against the specification, its loop with computed launches."""
 
 import ctypes
 
