@@ -20,7 +20,6 @@ WARPS = constants.MAX_TOKENS
 TOKENS: gl.constexpr = gl.constexpr(constants.MAX_TOKENS)
 EXPERTS: gl.constexpr = gl.constexpr(constants.NUM_EXPERTS)
 TOP_K: gl.constexpr = gl.constexpr(constants.TOP_K)
-MAX_TILE: gl.constexpr = gl.constexpr(constants.MAX_TILE)
 SUM_EPSILON: gl.constexpr = gl.constexpr(constants.SUM_EPSILON)
 NEG_LOG2E: gl.constexpr = gl.constexpr(struct.unpack("f", struct.pack("I", constants.NEG_LOG2E_BITS))[0])
 LANES: gl.constexpr = gl.constexpr(32)
@@ -249,10 +248,17 @@ def permute(ids, picked, metadata, b, offset, count, tile):
     other = gl.arange(0, TOKENS, gl.SliceLayout(1, OTHERS))[:, None]
     earlier = gl.sum(gl.where(other[None, :, :] < token[:, None, :], others[None, :, :], 0), axis=1)
 
-    # M1: CTAs of each expert: one for every multiple of the tile below its count.
+    # Pick j of a token is in lane j. What is known of its expert lies in the expert's lane, at its place.
+    home = ids >> PLACE_BITS
+    shift = 4 * (ids & (PLACES - 1))
+    rank = (shuffle(earlier, home) >> shift) & 15
+
+    # M1: an expert has a CTA for every multiple of the tile below its count; and which of them a route is in.
     ctas = gl.full([LANES], 0, gl.int32, gl.SliceLayout(0, OTHERS))
+    cta_in_expert = gl.full([TOKENS, LANES], -1, gl.int32, WARP)
     for start in range(0, TOKENS, tile):
         ctas = ctas + (((counts + (TOKENS - 1 - start) * 0x11111111) >> 3) & 0x11111111)
+        cta_in_expert = cta_in_expert + (rank >= start).to(gl.int32)
     lane_ctas = word_sum(ctas)
     lane_cta0 = warp_scan(lane_ctas) - lane_ctas
 
@@ -263,12 +269,8 @@ def permute(ids, picked, metadata, b, offset, count, tile):
     gl.store(metadata + PADDED_TOKENS, padded)
     fill(metadata + PERMUTED_TO_TOKEN, padded)
 
-    # M6: the row of each route, pick j in lane j, from the words of the lane that holds its expert.
-    home = ids >> PLACE_BITS
-    shift = 4 * (ids & (PLACES - 1))
+    # M6: the row of each route.
     cta0 = shuffle(as_lane(lane_cta0), home) + word_sum(shuffle(as_lane(ctas), home) & ((1 << shift) - 1))
-    rank = (shuffle(earlier, home) >> shift) & 15
-    tokens = (shuffle(as_lane(counts), home) >> shift) & 15
     row = cta0 * tile + rank
     expert = ids - offset
     is_route = (token < b) & (lane < TOP_K)
@@ -276,12 +278,12 @@ def permute(ids, picked, metadata, b, offset, count, tile):
     route = token * TOP_K + lane
     gl.store(metadata + EXPANDED_TO_PERMUTED + route, gl.where(is_local, row, -1), mask=is_route)
 
-    # M2, M3: the first route of a CTA writes the CTA's entry. A rank is at most 7, so this is its quotient.
-    quotient = (rank * (MAX_TILE // tile + 1)) >> 8
-    cta = cta0 + quotient
-    is_first = is_local & (rank == quotient * tile)
+    # M2, M3: the first route of a CTA writes the CTA's entry.
+    cta = cta0 + cta_in_expert
+    limit = cta0 * tile + ((shuffle(as_lane(counts), home) >> shift) & 15)
+    is_first = is_local & (rank == cta_in_expert * tile)
     gl.store(metadata + CTA_BATCH + cta, expert, mask=is_first)
-    gl.store(metadata + CTA_LIMIT + cta, gl.minimum((cta + 1) * tile, cta0 * tile + tokens), mask=is_first)
+    gl.store(metadata + CTA_LIMIT + cta, gl.minimum((cta + 1) * tile, limit), mask=is_first)
 
     # M7: the barrier keeps another thread's padding from landing on top of a token.
     tl.debug_barrier()
