@@ -207,9 +207,7 @@ def route(
     return ids, weights
 
 
-def metadata(
-    ids: Sequence[Sequence[int]], offset: int, count: int, tile: int
-) -> dict[str, int | list[int]]:
+def metadata(ids: Sequence[Sequence[int]], offset: int, count: int, tile: int) -> dict[str, int | list[int]]:
     """Return every field by name (M1-M8), the lists as long as they are written."""
     cta_batch: list[int] = []
     cta_limit: list[int] = []

@@ -140,9 +140,7 @@ class TestArrays:
         result = getattr(spec, function)(*operands)
         assert result.shape == np.broadcast_shapes(*(x.shape for x in operands))
         full = [np.broadcast_to(x, result.shape).copy() for x in operands]
-        np.testing.assert_array_equal(
-            result.view(np.uint32), getattr(spec, function)(*full).view(np.uint32)
-        )
+        np.testing.assert_array_equal(result.view(np.uint32), getattr(spec, function)(*full).view(np.uint32))
         for now, then in zip(operands, before, strict=True):
             np.testing.assert_array_equal(now.view(np.uint32), then.view(np.uint32))
 
