@@ -112,27 +112,28 @@ def fma_rn(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> F32:
 @_quiet
 def ex2_approx(x: npt.ArrayLike) -> F32:
     """A3, ``ex2.approx.f32``: two to the ``x``, results below 2^-126 included."""
-    shape, (fx,) = _operands(x)
+    wide = _float32(x)
+    fx = wide.reshape(-1)
     far = fx < -126.0
     if not np.count_nonzero(far):
-        return _ex2(fx).reshape(shape)
+        return _ex2(fx).reshape(wide.shape)
     result = _ex2(np.where(far, fx * np.float32(0.5), fx))
     np.multiply(result, result, out=result, where=far)
-    return result.reshape(shape)
+    return result.reshape(wide.shape)
 
 
 @_quiet
 def ex2_approx_ftz(x: npt.ArrayLike) -> F32:
     """A5, ``ex2.approx.ftz.f32``, the unit's EX2: a subnormal ``x`` is 0, a result below 2^-126 is +0."""
-    shape, (fx,) = _operands(x)
-    return _ex2(fx).reshape(shape)
+    wide = _float32(x)
+    return _ex2(wide.reshape(-1)).reshape(wide.shape)
 
 
 @_quiet
 def rcp_approx(x: npt.ArrayLike) -> F32:
     """A6, ``rcp.approx.ftz.f32``, the unit's RCP: a subnormal ``x`` is 0, and so is a subnormal result."""
-    shape, (fx,) = _operands(x)
-    return _rcp(fx).reshape(shape)
+    wide = _float32(x)
+    return _rcp(wide.reshape(-1)).reshape(wide.shape)
 
 
 @_quiet
@@ -165,31 +166,34 @@ def _folded_squares() -> I64:
 _SQUARES: Final = _folded_squares()
 
 
-def _coefficients(function: str, bias: int) -> tuple[I64, I64, I64]:
-    """Return C0 * 2^13 + bias, C1 and C2 of each segment of ``function``."""
+def _coefficients(function: str, bias: int, origin: int) -> tuple[I64, I64, I64]:
+    """Return C0 * 2^13 + bias + origin * 2^15, C1 and C2 of each segment of ``function``."""
     with (resources.files("spec") / "data" / "mufu_sm90.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["function"] == function]
     c0, c1, c2 = (np.array([int(row[name]) for row in rows], np.int64) for name in ("c0", "c1", "c2"))
-    return (c0 << 13) + bias, c1, c2
+    return (c0 << 13) + bias + (origin << 15), c1, c2
 
 
-_EX2_COEFFICIENTS: Final = _coefficients("ex2", 6114)
-_RCP_COEFFICIENTS: Final = _coefficients("rcp", 2023)
+# The bits to which y is added enter with the constant term: 0x3f800000 for EX2, and for RCP 0x3f000000 with the
+# 127 * 2^23 that turn a subtracted exponent field into a negated exponent, 0x7e800000 together.
+_EX2_COEFFICIENTS: Final = _coefficients("ex2", 6114, _ONE)
+_RCP_COEFFICIENTS: Final = _coefficients("rcp", 2023, _TWO_TO_126)
 
 
 def _interpolate(coefficients: tuple[I64, I64, I64], fraction: I32, shift: int) -> I32:
-    """Return the unit's quadratic at ``fraction`` (23 bits): ``(C0*2^13 + bias + C1*k + C2*sq(z)) >> 15``.
+    """Return ``origin + ((C0*2^13 + bias + C1*k + C2*sq(z)) >> 15)`` at ``fraction``, 23 bits.
 
     The low ``shift`` bits of the fraction are k, the bits above name the segment, and z is k's upper 15 bits.
     """
     c0, c1, c2 = coefficients
-    segment = fraction >> shift
-    k = fraction & ((1 << shift) - 1)
-    y = c2.take(segment)
-    y *= _SQUARES.take(k >> (shift - 15))
-    linear = c1.take(segment)
-    linear *= k
-    y += linear
+    k = fraction.astype(np.int64)
+    segment = k >> shift
+    k &= (1 << shift) - 1
+    y = c1.take(segment)
+    y *= k
+    square = _SQUARES.take(k >> (shift - 15))
+    square *= c2.take(segment)
+    y += square
     y += c0.take(segment)
     y >>= 15
     return y.astype(np.int32)
@@ -198,11 +202,10 @@ def _interpolate(coefficients: tuple[I64, I64, I64], fraction: I32, shift: int) 
 def _ex2(x: F32) -> F32:
     """A5 on a flat array."""
     # The fraction is 0 at both ends, so what is clipped becomes infinity or zero by the same sums.
-    fixed = (np.clip(x, -127.0, 128.0) * np.float32(2.0**23)).astype(np.int32)
+    fixed = (x.clip(-127.0, 128.0) * np.float32(2.0**23)).astype(np.int32)
     fixed -= (x < 0) & ((fixed & _FRACTION) != 0)
     bits = _interpolate(_EX2_COEFFICIENTS, fixed & _FRACTION, 17)
     bits += fixed & ~_FRACTION
-    bits += _ONE
     below = bits < _LEAST_NORMAL
     if np.count_nonzero(below):
         bits[below] = 0
@@ -224,7 +227,6 @@ def _rcp(x: F32) -> F32:
     word = x.view(np.int32)
     bits = _interpolate(_RCP_COEFFICIENTS, word & _FRACTION, 16)
     bits -= word & _EXPONENT
-    bits += _TWO_TO_126
     sign = word & _SIGN
     beyond = _beyond_rcp(x)
     if np.count_nonzero(beyond):
