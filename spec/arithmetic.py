@@ -174,8 +174,8 @@ def _coefficients(function: str, bias: int, origin: int) -> tuple[I64, I64, I64]
     return (c0 << 13) + bias + (origin << 15), c1, c2
 
 
-# The bits to which y is added enter with the constant term: 0x3f800000 for EX2, and for RCP 0x3f000000 with the
-# 127 * 2^23 that turn a subtracted exponent field into a negated exponent, 0x7e800000 together.
+# The bits to which y is added enter with the constant term: 0x3f800000 for EX2, and for RCP 0x3f000000 with
+# the 127 * 2^23 that turn a subtracted exponent field into a negated exponent, together 0x7e800000.
 _EX2_COEFFICIENTS: Final = _coefficients("ex2", 6114, _ONE)
 _RCP_COEFFICIENTS: Final = _coefficients("rcp", 2023, _TWO_TO_126)
 
