@@ -1,0 +1,213 @@
+"""Operations that NumPy has no single function for, on arrays of any one shape, after the PTX ISA.
+
+Arguments are unsigned or signed integer arrays (or scalars) of 2, 4 or 8 bytes, results of the stated type.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_BYTE_REVERSED: Final = np.array([int(f"{i:08b}"[::-1], 2) for i in range(256)], np.uint8)
+_BYTE_ONES: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
+
+
+def select(condition: Array, a: Array, b: Array) -> Array:
+    """``a`` where the condition holds, else ``b``; by exclusive or, which takes the same time for any pattern."""
+    if a.dtype.kind in "ui" and a.dtype == b.dtype:
+        picked: Array = ((a ^ b) * condition) ^ b
+        return picked
+    if a.dtype == np.bool_:
+        picked = (a & condition) | (b & ~condition)
+        return picked
+    return np.where(condition, a, b)
+
+
+def _bits(a: Array) -> int:
+    return 8 * a.dtype.itemsize
+
+
+def multiply_high(a: Array, b: Array) -> Array:
+    """High half of the product, in the operands' type."""
+    size = a.dtype.itemsize
+    if size < 8:
+        wide = np.dtype(f"{a.dtype.kind}{2 * size}")
+        return ((a.astype(wide) * b.astype(wide)) >> wide.type(8 * size)).astype(a.dtype)
+    ua, ub = a.view(np.uint64), b.view(np.uint64)
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a0, a1, b0, b1 = ua & mask, ua >> half, ub & mask, ub >> half
+    middle = a1 * b0 + ((a0 * b0) >> half)
+    high = a1 * b1 + (middle >> half) + ((a0 * b1 + (middle & mask)) >> half)
+    if a.dtype.kind == "i":
+        high = high - ub * (a < 0) - ua * (b < 0)
+    return high.view(a.dtype)
+
+
+def div(a: Array, b: Array) -> Array:
+    """Quotient, rounded toward zero; the divisor is not zero."""
+    if a.dtype.kind == "u":
+        return np.asarray(a // b)
+    magnitude = np.abs(a).view(f"u{a.dtype.itemsize}") // np.abs(b).view(f"u{b.dtype.itemsize}")
+    signed: Array = magnitude.view(a.dtype)
+    return np.where((a < 0) != (b < 0), -signed, signed)
+
+
+def rem(a: Array, b: Array) -> Array:
+    """Remainder, with the sign of the dividend."""
+    return np.asarray(a - div(a, b) * b)
+
+
+def absolute_difference(a: Array, b: Array) -> Array:
+    """|a - b|, as unsigned."""
+    unsigned = f"u{a.dtype.itemsize}"
+    return np.asarray(np.maximum(a, b)).view(unsigned) - np.asarray(np.minimum(a, b)).view(unsigned)
+
+
+def popc(a: Array) -> Array:
+    """Number of one bits, as u32."""
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(a).astype(np.uint32)
+    octets = np.ascontiguousarray(a).view(np.uint8).reshape(*a.shape, a.dtype.itemsize)
+    return _BYTE_ONES[octets].sum(-1, dtype=np.uint32)
+
+
+def clz(a: Array) -> Array:
+    """Number of leading zero bits, as u32."""
+    smeared = a
+    for shift in (1, 2, 4, 8, 16, 32)[:5 + (a.dtype.itemsize == 8)]:
+        smeared = smeared | (smeared >> a.dtype.type(shift))
+    return popc(~smeared)
+
+
+def reverse_bits(a: Array) -> Array:
+    """Bits in reverse order."""
+    return _BYTE_REVERSED[np.ascontiguousarray(a.byteswap()).view(np.uint8)].view(a.dtype)
+
+
+def find_bit(a: Array, shift: bool) -> Array:
+    """Highest non-sign bit (bfind), or the shift that brings it to the top; 0xffffffff if there is none."""
+    magnitude = a.view(f"u{a.dtype.itemsize}")
+    if a.dtype.kind == "i":
+        magnitude = np.where(a < 0, ~a, a).view(magnitude.dtype)
+    leading = clz(magnitude)
+    found = leading if shift else np.uint32(_bits(a) - 1) - leading
+    return np.where(magnitude == 0, np.uint32(0xFFFFFFFF), found)
+
+
+def funnel_shift(a: Array, b: Array, c: Array, side: str, mode: str) -> Array:
+    """High half of b:a shifted left, or low half of it shifted right, by c modulo 32 or at most 32."""
+    amount = (c & np.uint32(31) if mode == "wrap" else np.minimum(c, np.uint32(32))).astype(np.uint64)
+    both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+    shifted = (both << amount) >> np.uint64(32) if side == "l" else both >> amount
+    return shifted.astype(np.uint32)
+
+
+def extract_field(a: Array, b: Array, c: Array) -> Array:
+    """Bit field (bfe): position and length in the low 8 bits of b and c."""
+    width = _bits(a)
+    kind = np.dtype(f"u{a.dtype.itemsize}")
+    position = (b & np.uint32(255)).astype(kind)
+    length = np.minimum(c & np.uint32(255), np.uint32(width)).astype(kind)
+    unsigned = a.view(kind)
+    ones = ~kind.type(0)
+    mask = ~(ones << length)
+    value = (unsigned >> position) & mask
+    if a.dtype.kind == "u":
+        return np.asarray(value)
+    last = np.minimum(position + length - kind.type(1), kind.type(width - 1))
+    sign = (unsigned >> last) & kind.type(1) & (length != 0)
+    return (value | (~mask * sign)).view(a.dtype)
+
+
+def insert_field(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """b with the low d bits of a at position c (bfi)."""
+    width = _bits(a)
+    position = (c & np.uint32(255)).astype(a.dtype)
+    length = np.minimum(d & np.uint32(255), np.uint32(width)).astype(a.dtype)
+    mask = ~(~a.dtype.type(0) << length) << position
+    return np.asarray((b & ~mask) | ((a << position) & mask))
+
+
+def permute_bytes(a: Array, b: Array, c: Array, mode: str) -> Array:
+    """Four bytes of b:a (prmt); without a mode each nibble of c picks one, its top bit asks for the sign."""
+    both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+    low = c & np.uint32(3)
+    result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
+    for k in range(4):
+        if mode == "":
+            pick, sign = (c >> np.uint32(4 * k)) & np.uint32(7), (c >> np.uint32(4 * k + 3)) & np.uint32(1)
+        else:
+            sign = np.uint32(0)
+            number = np.uint32(k)
+            pick = {"f4e": low + number, "b4e": (low - number) & np.uint32(7), "rc8": low,
+                    "ecl": np.maximum(low, number), "ecr": np.minimum(low, number),
+                    "rc16": ((low & np.uint32(1)) << np.uint32(1)) | (number & np.uint32(1))}[mode]
+        byte = ((both >> (pick.astype(np.uint64) << np.uint64(3))) & np.uint64(255)).astype(np.uint32)
+        replicated = (byte >> np.uint32(7)) * np.uint32(255)
+        byte = np.where(sign != 0, replicated, byte)
+        result = result | (byte << np.uint32(8 * k))
+    return result
+
+
+def lop3(a: Array, b: Array, c: Array, table: int) -> Array:
+    """Bit function of three inputs: bit 4a + 2b + c of the table."""
+    result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
+    for entry in range(8):
+        if table >> entry & 1:
+            result |= (a if entry & 4 else ~a) & (b if entry & 2 else ~b) & (c if entry & 1 else ~c)
+    return result
+
+
+def minimum_float(a: Array, b: Array, propagate: bool) -> Array:
+    """Smaller float: -0 is below +0; one NaN is dropped unless ``propagate``; a NaN result is 0x7fffffff."""
+    return _extreme(a, b, propagate, least=True)
+
+
+def maximum_float(a: Array, b: Array, propagate: bool) -> Array:
+    """Larger float: -0 is below +0; one NaN is dropped unless ``propagate``; a NaN result is 0x7fffffff."""
+    return _extreme(a, b, propagate, least=False)
+
+
+def _extreme(a: Array, b: Array, propagate: bool, *, least: bool) -> Array:
+    a, b = np.broadcast_arrays(a, b)
+    a_nan, b_nan = np.isnan(a), np.isnan(b)
+    take_a = (a < b if least else a > b) | ((a == b) & (np.signbit(a) == least))
+    result: Array = np.where((take_a & ~a_nan) | b_nan, a, b)
+    nan = (a_nan | b_nan) if propagate else (a_nan & b_nan)
+    result[nan] = np.array(0x7FFFFFFF, np.uint32).view(np.float32)
+    return result
+
+
+def to_integer(a: Array, code: str, rounding: str) -> Array:
+    """Float to integer: rounded by rni, rzi, rmi or rpi, saturated to the type, NaN gives 0."""
+    rounded = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](a).astype(np.float64)
+    limits = np.iinfo(np.dtype(code))
+    # The largest 64-bit integers are no doubles: compare with the power of two above, then pick the limit itself.
+    above, below = rounded >= float(limits.max) + (limits.bits < 64), rounded <= float(limits.min)
+    inside = np.where(above | below | np.isnan(rounded), 0.0, rounded)
+    result: Array = inside.astype(np.dtype(code))
+    result = np.where(above, limits.max, result).astype(np.dtype(code))
+    return np.where(below, limits.min, result).astype(np.dtype(code))
+
+
+def saturate(a: Array, code: str) -> Array:
+    """Clamp an integer of any type to the range of integer type ``code``."""
+    limits, own = np.iinfo(np.dtype(code)), np.iinfo(a.dtype)
+    low, high = max(limits.min, own.min), min(limits.max, own.max)
+    return np.clip(a, a.dtype.type(low), a.dtype.type(high)).astype(np.dtype(code))
+
+
+def negative(a: Array) -> Array:
+    """Float32 with its sign turned; a NaN is 0x7fffffff."""
+    return _quiet_nan(a, a.view(np.uint32) ^ np.uint32(0x80000000))
+
+
+def magnitude(a: Array) -> Array:
+    """Float32 with its sign cleared; a NaN is 0x7fffffff."""
+    return _quiet_nan(a, a.view(np.uint32) & np.uint32(0x7FFFFFFF))
+
+
+def _quiet_nan(a: Array, bits: Array) -> Array:
+    return np.where(np.isnan(a), np.uint32(0x7FFFFFFF), bits).view(np.float32)

@@ -1,0 +1,114 @@
+"""Runs a program: many independent launches, some at a time."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from oracle.ptxsim.lanes import Geometry
+from oracle.ptxsim.machine import Machine
+from oracle.ptxsim.memory import Memory
+from oracle.ptxsim.program import Program
+from oracle.ptxsim.scheduler import Code, Scheduler
+
+LANES_AT_ONCE: Final = 8192
+"""Lanes of a tile: enough to make a NumPy call's own cost small, few enough for live registers to stay in the cache."""
+
+BUDGET: Final = 1_000_000
+"""Instructions a tile may issue before its kernel counts as endless."""
+
+_CODES: "WeakKeyDictionary[Program, Code]" = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a run did: launches, instructions issued (for any number of lanes), and the same times lanes."""
+
+    launches: int
+    instructions: int
+    lane_instructions: int
+
+
+def launch(program: Program, memory: Memory, params: Sequence[npt.NDArray[Any]], block: int | tuple[int, ...], *,
+           grid: int | tuple[int, ...] = 1, dynamic_shared: int = 0, schedule: int = 0,
+           instruction_budget: int = BUDGET, lanes_at_once: int = LANES_AT_ONCE) -> Statistics:
+    """Run every launch of ``memory`` to its end; outputs are written in place.
+
+    Parameters
+    ----------
+    program
+        From `parse`.
+    memory
+        The L launches' buffers.
+    params
+        One array for each of ``program.params``: ``[L]`` of the parameter's size in bytes, or uint8 ``[L, size]``.
+    block, grid
+        Threads of a CTA (1..1024) and CTAs of a launch, up to three axes.
+    dynamic_shared
+        Bytes of dynamic shared memory.
+    schedule
+        0 is the canonical order; any other number another legal one.
+    instruction_budget
+        Instructions that one tile may issue.
+    lanes_at_once
+        About how many lanes to run at a time.
+
+    Raises
+    ------
+    SimulationError
+        The kernel did what it must not. Outputs may be partly written.
+    ValueError
+        The arguments do not fit the program.
+    """
+    shape_block, shape_grid = _shape("block", block), _shape("grid", grid)
+    threads = math.prod(shape_block)
+    if threads > 1024:
+        raise ValueError(f"block has {threads} threads, more than 1024")
+    packed = _pack(program, memory.launches, params)
+    code = _CODES.get(program)
+    if code is None:
+        code = _CODES[program] = Code(program)
+    pitch = -(-threads // 32) * 32
+    step = max(1, lanes_at_once // (pitch * math.prod(shape_grid)))
+    instructions = lane_instructions = 0
+    with np.errstate(all="ignore"):
+        for first in range(0, memory.launches, step):
+            last = min(first + step, memory.launches)
+            geometry = Geometry(last - first, shape_grid, shape_block)
+            machine = Machine(program, geometry, list(memory.part(first, last)), packed[first:last], dynamic_shared,
+                              first)
+            scheduler = Scheduler(code, machine, schedule, instruction_budget)
+            scheduler.run()
+            instructions += scheduler.instructions
+            lane_instructions += scheduler.lane_instructions
+    return Statistics(memory.launches, instructions, lane_instructions)
+
+
+def _shape(name: str, value: int | tuple[int, ...]) -> tuple[int, int, int]:
+    axes = (value,) if isinstance(value, int) else tuple(value)
+    if not 1 <= len(axes) <= 3 or any(axis < 1 for axis in axes):
+        raise ValueError(f"{name} must be one to three positive numbers, not {value!r}")
+    x, y, z = (*axes, 1, 1)[:3]
+    return x, y, z
+
+
+def _pack(program: Program, launches: int, params: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
+    """Lay the parameters out as the kernel sees them."""
+    if len(params) != len(program.params):
+        raise ValueError(f"{program.name} takes {len(program.params)} parameters, not {len(params)}")
+    packed = np.zeros((launches, program.param_bytes), np.uint8)
+    for param, offset, values in zip(program.params, program.param_offsets, params, strict=True):
+        array = np.ascontiguousarray(values)
+        if array.shape == (launches,) and array.itemsize == param.size:
+            octets = array.view(np.uint8).reshape(launches, param.size)
+        elif array.shape == (launches, param.size) and array.dtype == np.uint8:
+            octets = array
+        else:
+            raise ValueError(f"parameter {param.name} must be [{launches}] of {param.size} bytes, or uint8 "
+                             f"[{launches}, {param.size}], not {array.dtype} {array.shape}")
+        packed[:, offset:offset + param.size] = octets
+    return packed

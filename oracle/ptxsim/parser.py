@@ -1,0 +1,331 @@
+"""Reads PTX text: one entry becomes a `Kernel`. Debug directives are ignored, except that ``.loc`` names the source."""
+
+import re
+import struct
+
+from oracle.ptxsim.errors import PtxError
+from oracle.ptxsim.lexer import Statement, statements
+from oracle.ptxsim.syntax import (
+    Address,
+    Guard,
+    Immediate,
+    Instruction,
+    Kernel,
+    Negated,
+    Operand,
+    Pair,
+    Param,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+WIDTHS = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {"f16x2": 4, "bf16": 2,
+                                                                                      "b128": 16}
+"""Bytes of each PTX data type."""
+
+_ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)\s*(?:\((.*)\))?(.*)", re.DOTALL)
+_PARAM = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?"
+                    r"([\w$]+)(?:\[(\d+)\])?$")
+_VARIABLE = re.compile(r"((?:\.(?:visible|extern|weak|common)\s+)*)\.(shared|global|const|local)\s+"
+                       r"(?:\.attribute\([^)]*\)\s+)?(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$%]+)"
+                       r"((?:\[\d*\])*)\s*(?:=\s*(.*))?$", re.DOTALL)
+_GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")
+_OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:]+)*")
+_FLOAT_BITS = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
+_INTEGER = re.compile(r"[-+~]?\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_DECIMAL = re.compile(r"[-+]?\d*\.\d*(?:[eE][-+]?\d+)?$|[-+]?\d+[eE][-+]?\d+$")
+_NUMBERED = re.compile(r"(.*?)(\d+)$")
+_SPECIALS = frozenset(
+    [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
+    + ["%laneid", "%warpid", "%nwarpid"] + [f"%lanemask_{which}" for which in ("eq", "le", "lt", "ge", "gt")])
+_IGNORED_ENTRY_DIRECTIVES = frozenset(
+    ["reqntid", "maxntid", "minnctapersm", "maxnreg", "maxnctapersm", "noreturn", "blocksareclusters",
+     "reqnctapercluster", "explicitcluster", "maxclusterrank"])
+
+
+class _Scope:
+    """The names of one ``{ }``: registers by name, and register ranges by prefix."""
+
+    def __init__(self) -> None:
+        self.registers: dict[str, Register] = {}
+        self.ranges: dict[str, tuple[int, str]] = {}
+        self.symbols: dict[str, str] = {}
+
+
+class _Body:
+    """Collects the instructions, registers and labels of one entry's body."""
+
+    def __init__(self, variables: list[Variable], params: tuple[Param, ...], files: dict[str, str]) -> None:
+        self.scopes = [_Scope()]
+        self.registers: list[Register] = []
+        self.instructions: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self.variables = list(variables)
+        self.files = files
+        self.source = ""
+        self.scopes[0].symbols.update({v.name: v.name for v in variables} | {p.name: p.name for p in params})
+
+    def register(self, name: str) -> Register | None:
+        """The register that ``name`` means here: the innermost scope's."""
+        for scope in reversed(self.scopes):
+            if name in scope.registers:
+                return scope.registers[name]
+            numbered = _NUMBERED.match(name)
+            # PTX registers are %r0..%r<n-1>; a leading zero would name the same number twice.
+            if numbered and numbered[1] in scope.ranges and str(int(numbered[2])) == numbered[2]:
+                count, kind = scope.ranges[numbered[1]]
+                if int(numbered[2]) < count:
+                    return self._declare(scope, name, kind)
+        return None
+
+    def _declare(self, scope: _Scope, name: str, kind: str) -> Register:
+        register = Register(len(self.registers), name, kind)
+        self.registers.append(register)
+        scope.registers[name] = register
+        return register
+
+    def symbol(self, name: str) -> str:
+        """The unique name of a variable or label in scope; a label may still be ahead, so any name is returned."""
+        for scope in reversed(self.scopes):
+            if name in scope.symbols:
+                return scope.symbols[name]
+        return name
+
+    def declare_registers(self, statement: Statement) -> None:
+        """``.reg .b32 %r<100>, a;``."""
+        match = re.match(r"\.reg\s+\.(\w+)\s+(.*)$", statement.text)
+        if not match or match[1] not in WIDTHS.keys() | {"pred"}:
+            raise PtxError("an unknown register declaration", statement.line, statement.text)
+        for item in match[2].split(","):
+            name = item.strip()
+            if many := re.match(r"(.*)<(\d+)>$", name):
+                self.scopes[-1].ranges[many[1]] = (int(many[2]), match[1])
+            else:
+                self._declare(self.scopes[-1], name, match[1])
+
+    def declare_variable(self, statement: Statement) -> None:
+        """A ``.shared`` or ``.local`` variable inside the body; shadowed names are made unique."""
+        variable = parse_variable(statement)
+        unique = variable.name
+        if any(v.name == unique for v in self.variables):
+            unique = f"{variable.name}@{statement.line}"
+        self.scopes[-1].symbols[variable.name] = unique
+        self.variables.append(Variable(variable.space, unique, variable.size, variable.align, variable.extern,
+                                       variable.data))
+
+    def label(self, statement: Statement) -> None:
+        """Record a label; one in an inner scope hides its namesakes outside and is unknown there."""
+        name = statement.text.rstrip(":").strip()
+        if name in self.labels:
+            raise PtxError("a label is defined twice", statement.line, statement.text)
+        self.labels[name] = len(self.instructions)
+
+    def locate(self, statement: Statement) -> None:
+        """``.loc file line column``: where the following instructions come from."""
+        words = statement.text.split()
+        if words[0] == ".loc":
+            self.source = f"{self.files.get(words[1], words[1])}:{words[2]}" if words[2] != "0" else ""
+
+    def instruction(self, statement: Statement) -> None:
+        """Parse and append one instruction."""
+        text = statement.text
+        guard = None
+        if match := _GUARD.match(text):
+            register = self.register(match[2])
+            if register is None or register.type != "pred":
+                raise PtxError(f"the guard {match[2]} is no predicate register", statement.line, text)
+            guard = Guard(register, bool(match[1]))
+            text = text[match.end():]
+        match = _OPCODE.match(text)
+        if not match:
+            raise PtxError("not an instruction", statement.line, statement.text)
+        rest = text[match.end():].strip()
+        operands = tuple(self.operand(piece, statement) for piece in split_operands(rest)) if rest else ()
+        self.instructions.append(
+            Instruction(statement.line, statement.text, guard, match.group(), operands, self.source))
+
+    def operand(self, text: str, statement: Statement) -> Operand:
+        """Parse one operand."""
+        if text.startswith("["):
+            return self._address(text[1:].removesuffix("]").strip(), statement)
+        if text.startswith("{"):
+            items = tuple(self.operand(piece, statement) for piece in split_operands(text[1:].removesuffix("}")))
+            return items[0] if len(items) == 1 else Vector(items)
+        if "|" in text:
+            first, second = (self.operand(piece.strip(), statement) for piece in text.split("|", 1))
+            if not isinstance(first, Register | Sink) or not isinstance(second, Register | Sink):
+                raise PtxError(f"{text} is no pair of registers", statement.line, statement.text)
+            return Pair(first, second)
+        if text.startswith("!"):
+            register = self.register(text[1:].strip())
+            if register is None:
+                raise PtxError(f"unknown register {text}", statement.line, statement.text)
+            return Negated(register)
+        if text == "_":
+            return Sink()
+        if (immediate := parse_immediate(text)) is not None:
+            return immediate
+        if (register := self.register(text)) is not None:
+            return register
+        if text in _SPECIALS:
+            return Special(text)
+        if text.startswith("%"):
+            raise PtxError(f"unknown register {text}", statement.line, statement.text)
+        name, offset = split_offset(text)
+        return Symbol(self.symbol(name), offset)
+
+    def _address(self, text: str, statement: Statement) -> Address:
+        name, offset = split_offset(text)
+        base = self.operand(name, statement)
+        if not isinstance(base, Register | Symbol | Immediate):
+            raise PtxError(f"[{text}] is no address", statement.line, statement.text)
+        return Address(base, offset)
+
+
+def split_operands(text: str) -> list[str]:
+    """Split at the commas that are outside brackets and braces."""
+    pieces, depth, start = [], 0, 0
+    for i, character in enumerate(text):
+        if character in "[{(":
+            depth += 1
+        elif character in "]})":
+            depth -= 1
+        elif character == "," and depth == 0:
+            pieces.append(text[start:i].strip())
+            start = i + 1
+    pieces.append(text[start:].strip())
+    return pieces
+
+
+def split_offset(text: str) -> tuple[str, int]:
+    """Split ``name+8`` or ``name+-8`` into the name and the integer."""
+    match = re.match(r"(.+?)\s*\+?\s*((?<=[\s+])?-?\s*(?:0[xX][0-9a-fA-F]+|\d+))$", text)
+    if match and re.search(r"[+-]\s*" + re.escape(match[2].lstrip("- ")) + "$", text):
+        immediate = parse_immediate(match[2].replace(" ", ""))
+        if immediate is not None:
+            return match[1].strip(), immediate.bits
+    return text, 0
+
+
+def parse_immediate(text: str) -> Immediate | None:
+    """Parse an integer, ``0f``/``0d`` bits or a decimal float; ``None`` for anything else."""
+    if match := _FLOAT_BITS.match(text):
+        return Immediate(int(match[1], 16), "f32") if match[1] else Immediate(int(match[2], 16), "f64")
+    if match := _INTEGER.match(text):
+        digits = match[1]
+        octal = len(digits) > 1 and digits.isdigit() and digits.startswith("0")
+        value = int(digits, 8) if octal else int(digits, 0)
+        return Immediate(-value if text.startswith("-") else ~value if text.startswith("~") else value)
+    if _DECIMAL.match(text) and any(c.isdigit() for c in text):
+        return Immediate(int(struct.unpack("<Q", struct.pack("<d", float(text)))[0]), "f64")
+    return None
+
+
+def parse_variable(statement: Statement) -> Variable:
+    """Parse a ``.shared``, ``.global``, ``.const`` or ``.local`` declaration."""
+    match = _VARIABLE.match(statement.text)
+    if not match or match[4] not in WIDTHS:
+        raise PtxError("an unknown declaration", statement.line, statement.text)
+    width = WIDTHS[match[4]]
+    count = 1
+    for extent in re.findall(r"\[(\d*)\]", match[6]):
+        count *= int(extent or 0)
+    data = None
+    if match[7] is not None:
+        values = [parse_immediate(item) for item in split_operands(match[7].strip().strip("{}").strip())]
+        if any(value is None for value in values):
+            raise PtxError("an initialiser that is not a list of numbers", statement.line, statement.text)
+        packed = b"".join((value.bits & ((1 << 8 * width) - 1)).to_bytes(width, "little") for value in values if value)
+        data = packed.ljust(width * count, b"\0")
+    elif match[2] in ("global", "const"):
+        data = bytes(width * count)
+    return Variable(match[2], match[5], width * count, int(match[3] or width), "extern" in match[1], data)
+
+
+def parse_params(text: str, line: int) -> tuple[Param, ...]:
+    """Parse the parameter list between the parentheses of an entry."""
+    params = []
+    for piece in split_operands(text) if text.strip() else []:
+        match = _PARAM.match(" ".join(piece.split()))
+        if not match or match[2] not in WIDTHS:
+            raise PtxError("an unknown parameter", line, piece)
+        width = WIDTHS[match[2]]
+        params.append(Param(match[3], width * int(match[4] or 1), int(match[1] or width)))
+    return tuple(params)
+
+
+def parse_kernel(text: str, entry: str) -> Kernel:
+    """Parse one entry of a PTX module.
+
+    Parameters
+    ----------
+    text
+        A whole PTX module.
+    entry
+        The kernel's name; an empty string takes the only entry.
+
+    Raises
+    ------
+    PtxError
+        The text cannot be read, or has no such entry.
+    """
+    variables: list[Variable] = []
+    files: dict[str, str] = {}
+    target, body, depth, found = "", None, 0, []
+    kernel: tuple[str, tuple[Param, ...], _Body] | None = None
+    for statement in statements(text):
+        if depth == 0:
+            if statement.kind == "directive":
+                words = statement.text.split()
+                if words[0] == ".target":
+                    target = words[1].rstrip(",")
+                elif words[0] == ".file":
+                    files[words[1]] = words[2].strip('"').rsplit("/", 1)[-1]
+            elif statement.kind == "header":
+                match = _ENTRY.match(statement.text)
+                if match:
+                    found.append(match[1])
+                    unknown = set(re.findall(r"\.(\w+)", match[3])) - _IGNORED_ENTRY_DIRECTIVES
+                    if entry in ("", match[1]) and kernel is None:
+                        if unknown:
+                            raise PtxError(f"unknown directives {sorted(unknown)}", statement.line, statement.text)
+                        params = parse_params(match[2] or "", statement.line)
+                        body = _Body(variables, params, files)
+                        kernel = match[1], params, body
+            elif statement.kind == "code" and not statement.text.startswith(".pragma"):
+                variables.append(parse_variable(statement))
+        if statement.kind == "open":
+            depth += 1
+        elif statement.kind == "close":
+            depth -= 1
+            if depth == 0:
+                body = None
+        if body is not None:
+            _body_statement(body, statement, depth)
+    if kernel is None:
+        raise PtxError(f"no entry {entry!r} among {found}")
+    name, params, parsed = kernel
+    return Kernel(name, params, tuple(parsed.registers), tuple(parsed.variables), tuple(parsed.instructions),
+                  parsed.labels, target)
+
+
+def _body_statement(body: _Body, statement: Statement, depth: int) -> None:
+    if statement.kind == "open" and depth > 1:
+        body.scopes.append(_Scope())
+    elif statement.kind == "close":
+        body.scopes.pop()
+    elif statement.kind == "directive":
+        body.locate(statement)
+    elif statement.kind == "label":
+        body.label(statement)
+    elif statement.kind == "code":
+        if statement.text.startswith(".reg"):
+            body.declare_registers(statement)
+        elif statement.text.startswith((".shared", ".local")):
+            body.declare_variable(statement)
+        elif not statement.text.startswith(".pragma"):
+            body.instruction(statement)

@@ -1,0 +1,278 @@
+"""Decides which lanes run next, and holds the lanes that wait for others.
+
+The canonical order (schedule 0) runs, of all lanes that can run, those at the lowest instruction, together. Any other
+schedule draws for each thread one of a few priorities (odd schedules: the same for a warp) and runs the most urgent lanes until
+they wait, then the next: what it changes is the order between rendezvous, which no correct kernel notices.
+"""
+
+import heapq
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oracle.ptxsim.barriers import Barriers
+from oracle.ptxsim.codegen import Run, Segment, prologue, segment, single
+from oracle.ptxsim.emitter import DTYPES
+from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes, lanes_of
+from oracle.ptxsim.machine import CtaLanes, Machine
+from oracle.ptxsim.program import Program
+from oracle.ptxsim.syntax import Immediate, Register
+
+Array = npt.NDArray[Any]
+
+_PRIORITIES = 3
+
+
+class Code:
+    """The functions generated for a program so far, and the registers that depend on the tile's shape alone."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._segments: dict[tuple[int, int, bool], Segment] = {}
+        self._singles: dict[int, Run] = {}
+        self._per_cta = prologue(program, program.per_cta)
+        self._per_thread = prologue(program, program.per_thread)
+        self._shaped: dict[Geometry, dict[int, Array]] = {}
+
+    def segment(self, start: int, lanes: Lanes) -> Segment:
+        """Return the code that ``lanes`` run from ``start``."""
+        key = start, lanes.level, lanes.rows is None
+        found = self._segments.get(key)
+        if found is None:
+            found = self._segments[key] = segment(self.program, *key)
+        return found
+
+    def single(self, index: int) -> Run:
+        """Return the code of one collective for lanes that met."""
+        if index not in self._singles:
+            self._singles[index] = single(self.program, index)
+        return self._singles[index]
+
+    def registers(self, machine: Machine) -> list[Any]:
+        """Return a register file: zeros, and what is known before the kernel starts."""
+        program, geometry = self.program, machine.geometry
+        zeros = {code: np.zeros(geometry.size, dtype) for code, dtype in DTYPES.items()}
+        registers: list[Any] = [zeros[program.homes[r.index]] for r in program.kernel.registers]
+        run, kept = self._per_cta
+        run(registers, CtaLanes(geometry), machine)
+        for register in kept:
+            registers[register] = np.repeat(np.broadcast_to(registers[register], geometry.ctas), geometry.pitch)
+        if geometry not in self._shaped:
+            run, kept = self._per_thread
+            run(registers, Lanes(geometry, None, geometry.pitch), machine)
+            self._shaped[geometry] = {register: registers[register] for register in kept}
+        for register, value in self._shaped[geometry].items():
+            registers[register] = value
+        return registers
+
+
+class Scheduler:
+    """Runs one tile to its end.
+
+    Parameters
+    ----------
+    code, machine
+        The program and the tile.
+    schedule
+        0, or the number of another order.
+    budget
+        Instructions that may be issued before the run counts as endless.
+    """
+
+    def __init__(self, code: Code, machine: Machine, schedule: int, budget: int) -> None:
+        self.code = code
+        self.program = code.program
+        self.machine = machine
+        self.geometry = machine.geometry
+        self.budget = budget
+        self.instructions = 0
+        self.lane_instructions = 0
+        self.registers = code.registers(machine)
+        self.alive = self.geometry.exists.copy()
+        self.barriers = Barriers(machine, self.alive)
+        self._ready: dict[tuple[int, int], list[Lanes]] = {}
+        self._order: list[tuple[int, int]] = []
+        self._meeting: dict[int, list[Lanes]] = {}
+        self._priority = _priorities(self.geometry, schedule)
+
+    def run(self) -> None:
+        """Run until every lane has ended."""
+        geometry = self.geometry
+        self._add(0, lanes_of(geometry, np.flatnonzero(geometry.exists)))
+        while self._order:
+            key = heapq.heappop(self._order)
+            self._run(key[1], self._union(self._ready.pop(key)))
+        if self._meeting or self.barriers.waiting:
+            self._deadlock()
+
+    def _run(self, start: int, lanes: Lanes) -> None:
+        found = self.code.segment(start, lanes)
+        count = found.end - found.start
+        self.instructions += count
+        self.lane_instructions += count * lanes.n
+        if self.instructions > self.budget:
+            raise self.machine.error("instruction budget", f"more than {self.budget} instructions were issued", start,
+                                     int(lanes.index[0]))
+        held = found.run(self.registers, lanes, self.machine) if found.run else None
+        if found.stop == "fall":
+            self._add(found.end, lanes)
+        elif found.stop == "wait":
+            self._arrive(found.end, lanes)
+        else:
+            if held is not None:
+                count = np.count_nonzero(held)
+                if count < lanes.n:
+                    self._add(found.end, self._part(lanes, ~held) if count else lanes)
+                    if not count:
+                        return
+                    lanes = self._part(lanes, held)
+            if found.stop == "branch":
+                self._add(self.program.targets[found.end - 1], lanes)
+            else:
+                self._leave(lanes)
+
+    def _part(self, lanes: Lanes, held: Array) -> Lanes:
+        return lanes_of(self.geometry, lanes.index[held])
+
+    def _add(self, pc: int, lanes: Lanes) -> None:
+        if self._priority is None:
+            self._push((0, pc), lanes)
+            return
+        priority = self._priority[lanes.index]
+        for which in np.unique(priority):
+            self._push((int(which), pc), self._part(lanes, priority == which))
+
+    def _push(self, key: tuple[int, int], lanes: Lanes) -> None:
+        if key in self._ready:
+            self._ready[key].append(lanes)
+        else:
+            self._ready[key] = [lanes]
+            heapq.heappush(self._order, key)
+
+    def _union(self, parts: list[Lanes]) -> Lanes:
+        if len(parts) == 1:
+            return parts[0]
+        if sum(part.n for part in parts) == self.geometry.size:
+            return Lanes(self.geometry, None, self.geometry.pitch)
+        return lanes_of(self.geometry, _sorted(parts, self.geometry.size))
+
+    def _leave(self, lanes: Lanes) -> None:
+        self.alive[lanes.index] = False
+        for pc, released in self.barriers.complete():
+            self._add(pc, released)
+
+    # Rendezvous.
+
+    def _arrive(self, index: int, lanes: Lanes) -> None:
+        """Lanes stand before a collective or barrier: let them wait, and let go whoever is complete."""
+        guard = self.program.code[index].guard
+        if guard is not None:
+            held = self._value(guard.register, lanes) != guard.negated
+            if not held.all():
+                self._add(index + 1, self._part(lanes, ~held))
+                if not held.any():
+                    return
+                lanes = self._part(lanes, held)
+        if self.program.forms[index].kind == "barrier":
+            operands = [self._operand(operand, lanes) for operand in self.program.code[index].operands]
+            for pc, released in self.barriers.arrive(index, lanes, operands):
+                self._add(pc, released)
+            return
+        waiting = self._meeting.setdefault(index, [])
+        waiting.append(lanes)
+        index_of_all = _sorted(waiting, self.geometry.size)
+        ready = self._met(index, index_of_all)
+        if not ready.any():
+            return
+        rest = index_of_all[~ready]
+        if len(rest):
+            self._meeting[index] = [lanes_of(self.geometry, rest)]
+        else:
+            del self._meeting[index]
+        group = lanes_of(self.geometry, index_of_all[ready])
+        self.instructions += 1
+        self.lane_instructions += group.n
+        self.code.single(index)(self.registers, group, self.machine)
+        self._add(index + 1, group)
+
+    def _value(self, register: Register, lanes: Lanes) -> Array:
+        known = self.program.constants.get(register.index)
+        if known is not None:
+            return np.full(lanes.n, known.bits, np.uint32)
+        return lanes.take(self.registers[register.index])
+
+    def _operand(self, operand: object, lanes: Lanes) -> Array:
+        if isinstance(operand, Register):
+            value = self._value(operand, lanes)
+            return value if value.dtype == np.uint32 else value.view(np.uint32)
+        assert isinstance(operand, Immediate)
+        return np.full(lanes.n, operand.bits & 0xFFFFFFFF, np.uint32)
+
+    def _met(self, index: int, waiting: Index) -> Array:
+        """Return which of the waiting lanes have all members of their mask waiting with them."""
+        present = np.zeros(self.geometry.size, np.bool_)
+        present[waiting] = True
+        mask = np.zeros(self.geometry.size, np.uint32)
+        mask[waiting] = self._operand(self.program.member_mask(index), Lanes(self.geometry, waiting, 1))
+        warps = np.unique(waiting // WARP)
+        here, masks = present.reshape(-1, WARP)[warps], mask.reshape(-1, WARP)[warps]
+        bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+        alone = here & (masks & bits == 0)
+        if alone.any():
+            row, lane = np.argwhere(alone)[0]
+            raise self.machine.error("member mask", f"the mask {masks[row, lane]:#x} leaves out the lane itself", index,
+                                     int(warps[row] * WARP + lane))
+        incomplete = np.zeros(here.shape, np.bool_)
+        for lane in range(WARP):
+            member = masks & bits[lane] != 0
+            incomplete |= member & ~(here[:, lane:lane + 1] & (masks[:, lane:lane + 1] == masks))
+        return (here & ~incomplete)[here]
+
+    def _deadlock(self) -> None:
+        """Nobody can run, but some wait: say who waits where, and where the ones they wait for are."""
+        places: dict[int, str] = {}
+        waiting: list[tuple[int, int]] = []
+        groups = [(index, part) for index, parts in self._meeting.items() for part in parts]
+        groups += self.barriers.waiting_lanes()
+        for index, part in groups:
+            for lane in part.index:
+                places[int(lane)] = f"waits at PTX line {self.program.code[index].line}"
+                waiting.append((int(lane), index))
+        lane, index = min(waiting)
+        if self.program.forms[index].kind == "collective":
+            here = {i for i, part in groups if lane in part.index}
+            mask = int(self._operand(self.program.member_mask(index), lanes_of(self.geometry, np.array([lane])))[0])
+            mates = [lane // WARP * WARP + k for k in range(WARP) if mask >> k & 1]
+            together = {int(other) for i, part in groups if i in here for other in part.index}
+            missing = [other for other in mates if other not in together] or mates
+        else:
+            start = lane // self.geometry.pitch * self.geometry.pitch
+            together = {int(other) for i, part in groups if i == index for other in part.index}
+            missing = [other for other in range(start, start + self.geometry.threads) if other not in together]
+            missing = missing or [lane]
+        other = missing[0]
+        where = places.get(other, "has exited")
+        raise self.machine.error(
+            "deadlock", f"waits for thread {self.geometry.thread_in_grid(other)}, which {where}", index, lane)
+
+
+def _sorted(parts: list[Lanes], size: int) -> Index:
+    if len(parts) == 1:
+        return parts[0].index
+    present = np.zeros(size, np.bool_)
+    for part in parts:
+        present[part.index] = True
+    return np.flatnonzero(present)
+
+
+def _priorities(geometry: Geometry, schedule: int) -> npt.NDArray[np.int64] | None:
+    """Return the priority of each lane in another schedule; the same in every CTA."""
+    if schedule == 0:
+        return None
+    draw = np.random.default_rng(schedule)
+    if schedule % 2:
+        one = draw.integers(0, _PRIORITIES, geometry.pitch // WARP).repeat(WARP)
+    else:
+        one = draw.integers(0, _PRIORITIES, geometry.pitch)
+    return np.tile(one, geometry.ctas)
