@@ -86,7 +86,7 @@ def _launch(batch: Batch, outputs: Outputs) -> None:
     from impl_triton import host
 
     def upload(array: Any) -> Any:
-        return torch.from_numpy(array).cuda()
+        return torch.tensor(array, device="cuda")
 
     logits, bias, ids, weights = map(upload, (batch.logits, batch.bias, outputs.ids, outputs.weights))
     metadata = None
@@ -94,7 +94,7 @@ def _launch(batch: Batch, outputs: Outputs) -> None:
         # Each problem's buffer starts on 16 bytes, as the contract asks.
         problems, size = outputs.metadata.shape
         metadata = torch.empty((problems, -(-size // 4) * 4), dtype=torch.int32, device="cuda")[:, :size]
-        metadata.copy_(torch.from_numpy(outputs.metadata))
+        metadata.copy_(torch.tensor(outputs.metadata))
     for place in range(len(batch)):
         rows = _with_stride(logits[place], int(batch.row_stride[place]))
         scale = float(batch.scale[place])
