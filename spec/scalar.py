@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Final
 
+NAN: Final = 0x7FFFFFFF
+"""A8: every NaN result."""
+
 SIGN: Final = 1 << 31
 INFINITY: Final = 0x7F800000
-NAN: Final = 0x7FFFFFFF
 ONE: Final = 0x3F800000
 QUARTER: Final = 0x3E800000
 HALF: Final = 0x3F000000

@@ -1,4 +1,4 @@
-"""How fast the specification is in bulk on one core: printed with ``-rA``, and no slower than a tenth of the target.
+"""How fast the specification is in bulk on one core: printed with ``-rP``, never below a tenth of the target.
 
 The tenth is for loaded machines. What it catches is a loop over rows or problems where one over arrays was.
 """
