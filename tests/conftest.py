@@ -1,7 +1,9 @@
+import os
+
 import hypothesis
 import pytest
 
-from oracle.peers import find
+from oracle.card import device
 
 # A loaded machine says nothing about the code: no deadline an example.
 hypothesis.settings.register_profile("house", deadline=None)
@@ -12,15 +14,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "card: needs a CUDA device of compute capability 9.0 or newer")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        device.share(int(worker.removeprefix("gw")))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    reason = device.missing()
+    return "card: present" if reason is None else f"card: missing, so tests marked card are not run: {reason}"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if not item.get_closest_marker("slow")]
-
-
-def pytest_report_header() -> list[str]:
-    """Name the published kernels that this machine lacks: the tests that compare with them do not run."""
-    reasons = {name: find.missing(name) for name in ("flashinfer", "vllm")}
-    return [f"published kernel {name}: {reason or 'here'}" for name, reason in reasons.items()]
+    left_out = set() if config.getoption("--slow") else {"slow"}
+    if device.missing() is not None:
+        left_out.add("card")
+    dropped = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if item not in dropped]

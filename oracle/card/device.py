@@ -4,10 +4,18 @@ cuda-bindings is imported on first use, so that the rest imports on machines wit
 """
 
 import ctypes
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+MINIMUM_CAPABILITY: Final = 9
+_STATIC_SHARED_LIMIT: Final = 48 << 10
 
 
 class CardError(RuntimeError):
@@ -50,6 +58,45 @@ def call(name: str, *arguments: Any) -> Any:
     return results[0] if results else None
 
 
+def missing() -> str | None:
+    """Why there is no card here that the kernels run on, in one line; None if there is. Creates no context."""
+    try:
+        if int(call("cuDeviceGetCount")) == 0:
+            return "the CUDA driver sees no device"
+        major, minor = _attributes(call("cuDeviceGet", 0), "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR")
+    except CardError as error:
+        return str(error)
+    if major < MINIMUM_CAPABILITY:
+        return f"device 0 has compute capability {major}.{minor}, and the kernels need {MINIMUM_CAPABILITY}.0"
+    return None
+
+
+def share(worker: int) -> None:
+    """Let this process, which is worker number ``worker`` and has not touched CUDA yet, see one of the GPUs alone."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = [str(index) for index in range(_nvml_count())] if listed is None else listed.split(",")
+    if len(gpus) > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker % len(gpus)]
+
+
+def _nvml_count() -> int:
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_uint()
+    if nvml.nvmlInit_v2() != 0 or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def _attributes(number: Any, *names: str) -> list[int]:
+    known = driver().CUdevice_attribute
+    return [
+        int(call("cuDeviceGetAttribute", getattr(known, f"CU_DEVICE_ATTRIBUTE_{name}"), number)) for name in names
+    ]
+
+
 @cache
 def current() -> Any:
     """Make device 0's primary context, the one that torch uses, current, and return the device."""
@@ -61,11 +108,8 @@ def current() -> Any:
 def card() -> Card:
     """Return what this process runs on, or raise `CardError`."""
     number = current()
-    attribute = driver().CUdevice_attribute
-    major, minor, multiprocessors = (
-        int(call("cuDeviceGetAttribute", getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), number))
-        for name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
-    )
+    names = ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
+    major, minor, multiprocessors = _attributes(number, *names)
     name = call("cuDeviceGetName", 128, number).split(b"\0")[0].decode()
     return Card(name, f"sm_{major}{minor}", driver_version(), multiprocessors)
 
@@ -80,3 +124,72 @@ def driver_version() -> str:
     nvml.nvmlInit_v2()
     nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(96))
     return text.value.decode()
+
+
+def load(code: bytes, entry: str, dynamic_shared: int = 0) -> Any:
+    """Load one kernel from PTX or a cubin into the current context, and return the driver's function."""
+    current()
+    function = call("cuModuleGetFunction", call("cuModuleLoadData", code), entry.encode())
+    if dynamic_shared > _STATIC_SHARED_LIMIT:
+        attribute = driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        call("cuFuncSetAttribute", function, attribute, dynamic_shared)
+    return function
+
+
+def launch(
+    function: Any, params: Sequence[bytes], threads: int, shared: int = 0, stream: int = 0, dependent: bool = False
+) -> None:
+    """Launch one CTA.
+
+    Parameters
+    ----------
+    function
+        From `load`.
+    params
+        The bytes of each parameter.
+    threads, shared
+        Of the CTA; bytes of dynamic shared memory.
+    stream
+        The driver's handle.
+    dependent
+        Launch as a programmatic dependent of what is ahead in the stream.
+    """
+    cuda = driver()
+    config = cuda.CUlaunchConfig()
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes = shared
+    config.hStream = cuda.CUstream(stream)
+    if dependent:
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        value = cuda.CUlaunchAttributeValue()
+        value.programmaticStreamSerializationAllowed = 1
+        attribute.value = value
+        config.attrs, config.numAttrs = [attribute], 1
+    texts = [ctypes.create_string_buffer(param, len(param)) for param in params]
+    pointers = (ctypes.c_void_p * max(len(texts), 1))(*(ctypes.addressof(text) for text in texts))
+    call("cuLaunchKernelEx", config, function, ctypes.addressof(pointers), 0)
+
+
+class Memory:
+    """Room for an array in the card's memory; with ``filled`` it starts as the array's copy, else uninitialised."""
+
+    def __init__(self, array: npt.NDArray[Any], filled: bool = True) -> None:
+        current()
+        self._array = np.ascontiguousarray(array)
+        self.address = int(call("cuMemAlloc", max(self._array.nbytes, 1)))
+        if filled and self._array.nbytes:
+            call("cuMemcpyHtoD", self.address, self._array.ctypes.data, self._array.nbytes)
+
+    def read(self) -> npt.NDArray[Any]:
+        """Wait for the card and return what the memory holds, in the array's shape and dtype."""
+        call("cuCtxSynchronize")
+        out = np.empty_like(self._array)
+        if out.nbytes:
+            call("cuMemcpyDtoH", out.ctypes.data, self.address, out.nbytes)
+        return out
+
+    def free(self) -> None:
+        """Give the memory back."""
+        call("cuMemFree", self.address)

@@ -34,15 +34,17 @@ def fingerprint(backend: str, arch: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def layout(backend: str, renormalize: bool, arch: str) -> Layout:
-    """Return where the parameters of one variant with metadata lie, from its adapter's packing."""
-    compiled = artifact(backend, True, renormalize, arch)
+def layout(backend: str, metadata: bool, renormalize: bool, arch: str) -> Layout:
+    """Return where the parameters of one variant lie, from its adapter's packing."""
+    compiled = artifact(backend, metadata, renormalize, arch)
     program = ptxsim.parse(compiled.ptx, compiled.entry)
     adapter: Any = import_module(f"oracle.backends.{backend}")
 
     def pack(values: Mapping[str, int]) -> list[bytes]:
         arrays = {name: np.array([value], _DTYPES.get(name, np.uint64)) for name, value in values.items()}
         arrays["scale"] = arrays["scale"].view(np.float32)
+        if not metadata:
+            del arrays["metadata"]
         given = adapter.parameters(arrays)
         # What a compiler appends, such as pointers to scratch memory, is null.
         given += [np.zeros(param.size, np.uint8) for param in program.params[len(given) :]]
@@ -58,19 +60,12 @@ def layout(backend: str, renormalize: bool, arch: str) -> Layout:
     return find(pack)
 
 
-def load(backend: str, arch: str) -> tuple[Kernel, Kernel]:
-    """Load the backend's two variants with metadata on the current device."""
+def load(backend: str, metadata: bool, arch: str) -> tuple[Kernel, Kernel]:
+    """Load the backend's variants without and with renormalize on the current device."""
     made = []
     for renormalize in VARIANTS:
-        compiled = artifact(backend, True, renormalize, arch)
-        module: Any = device.call("cuModuleLoadData", compiled.cubin)
-        function = device.call("cuModuleGetFunction", module, compiled.entry.encode())
-        if compiled.dynamic_shared > 48 << 10:
-            attribute = device.driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            device.call("cuFuncSetAttribute", function, attribute, compiled.dynamic_shared)
-        made.append(
-            Kernel(
-                int(function), compiled.threads, compiled.dynamic_shared, layout(backend, renormalize, arch)
-            )
-        )
+        compiled = artifact(backend, metadata, renormalize, arch)
+        function = device.load(compiled.cubin, compiled.entry, compiled.dynamic_shared)
+        where = layout(backend, metadata, renormalize, arch)
+        made.append(Kernel(int(function), compiled.threads, compiled.dynamic_shared, where))
     return made[0], made[1]

@@ -183,7 +183,7 @@ def _run_shards(
 ) -> list[dict[str, Any]]:
     """Run shards while the slowest so far would still end in time."""
     arch = f"{card.arch}a"
-    loaded = [kernels.load(name, arch) for name in backends]
+    loaded = [kernels.load(name, True, arch) for name in backends]
     lines: list[dict[str, Any]] = []
     with Engine(card.arch, loaded, options.streams, options.threads) as engine:
         for b, future in prepared.items():
