@@ -1,0 +1,1 @@
+"""The CuTe DSL backend: one kernel of one CTA, and the host functions that compile and launch it."""

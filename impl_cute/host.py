@@ -1,0 +1,189 @@
+"""The functions of the door on CUDA tensors: check, compile once, launch on the current stream."""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from impl_cute.compiler import DEFAULT_ARCH, compile_variant, names_arch
+from spec.constants import NUM_EXPERTS, TOP_K
+from spec.contract import check_prepare, check_route
+from spec.layout import metadata_size
+
+Routing = Callable[[Any, Any, Any, Any, Any, float, int, int, int], None]
+"""Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile), launches, checks nothing."""
+
+_compiled: dict[tuple[int, bool, bool], Routing] = {}
+_loaded: set[tuple[int, bool, bool]] = set()
+_lock = threading.Lock()
+
+
+def route(
+    logits: torch.Tensor,
+    bias: torch.Tensor,
+    ids: torch.Tensor,
+    weights: torch.Tensor,
+    scale: float,
+    renormalize: bool = True,
+    metadata: torch.Tensor | None = None,
+    local_expert_offset: int = 0,
+    num_local_experts: int = 0,
+    tile_n: int = 0,
+) -> None:
+    """Route b tokens in one launch on the current stream of ``logits``' device (R1-R6, with metadata M1-M8).
+
+    The launch is programmatic dependent: the kernel reads ``bias`` before it waits for the kernels ahead of it
+    in the stream, so the kernel just before must not write ``bias``. All else is read and written after the wait.
+
+    Parameters
+    ----------
+    logits, bias
+        float32 ``[b, 256]`` (1 <= b <= 8, row stride a multiple of 4) and ``[256]``, both on 16 bytes.
+    ids, weights
+        int32 and float32 ``[b, 8]``, contiguous, written.
+    scale, renormalize
+        R5 and R6: any real number, rounded to float32, and a bool.
+    metadata
+        None, or an int32 vector of at least ``metadata_size(tile_n)`` elements on 16 bytes, written.
+    local_expert_offset, num_local_experts, tile_n
+        This rank's experts and the GEMM's token tile, 1..256; looked at only with metadata.
+
+    Raises
+    ------
+    ValueError
+        An argument is outside the contract (`spec.contract`); nothing has been written or launched.
+    RuntimeError
+        A CUDA graph is being captured and this variant is not compiled yet; nothing has been enqueued.
+    """
+    call = check_route(
+        logits, bias, ids, weights, scale, renormalize, metadata,
+        local_expert_offset, num_local_experts, tile_n, device_type="cuda",
+    )  # fmt: skip
+    device = logits.device.index
+    if device == _current_device():
+        routing = compiled_routing(metadata is not None, call.renormalize)
+    else:
+        with torch.cuda.device(device):
+            routing = compiled_routing(metadata is not None, call.renormalize)
+    routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+
+
+def prepare(renormalize: bool = True) -> None:
+    """Compile and load, on the current device, every variant that `route` can take for ``renormalize``.
+
+    Each variant runs once on scratch tensors: that is what makes CUDA load a kernel for good.
+
+    Parameters
+    ----------
+    renormalize
+        bool.
+
+    Raises
+    ------
+    ValueError
+        ``renormalize`` is no bool.
+    RuntimeError
+        A CUDA graph is being captured and something is left to compile or load.
+    """
+    for metadata in (False, True):
+        routing = compiled_routing(metadata, renormalize)
+        variant = (_current_device(), metadata, renormalize)
+        if _has_device() and variant not in _loaded:
+            _refuse_capture(renormalize)
+            _run_once(routing, metadata)
+            _loaded.add(variant)
+
+
+def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Routing:
+    """Compile one variant for the current device, or for sm_90a where there is none.
+
+    Parameters
+    ----------
+    metadata, renormalize
+        The variant, a bool each.
+    options
+        More options of `cute.compile`, as text; ``--gpu-arch`` overrides the current device's architecture.
+
+    Returns
+    -------
+    Routing
+        Launches on the current stream of the tensors' device.
+
+    Raises
+    ------
+    ValueError
+        ``metadata`` or ``renormalize`` is no bool.
+    RuntimeError
+        A CUDA graph is being captured; nothing has been enqueued.
+    """
+    check_prepare(metadata, renormalize)
+    _refuse_capture(renormalize)
+    if not names_arch(options):
+        options = f"--gpu-arch {_current_arch()} {options}"
+    compiled = compile_variant(metadata, renormalize, f"--enable-tvm-ffi {options}")
+    # The bare function, without the DSL's keyword wrapper; None where this machine cannot run the code.
+    return compiled.__tvm_ffi_object__() or compiled
+
+
+def compiled_routing(metadata: bool, renormalize: bool) -> Routing:
+    """Return `compile_routing` of one variant, compiled once per process and device.
+
+    Parameters
+    ----------
+    metadata, renormalize
+        The variant, a bool each.
+
+    Raises
+    ------
+    ValueError
+        One of them is no bool.
+    RuntimeError
+        A CUDA graph is being captured and the variant is not compiled yet.
+    """
+    if not type(metadata) is type(renormalize) is bool:
+        check_prepare(metadata, renormalize)
+    variant = (_current_device(), metadata, renormalize)
+    routing = _compiled.get(variant)
+    if routing is None:
+        with _lock:
+            routing = _compiled.get(variant)
+            if routing is None:
+                routing = _compiled[variant] = compile_routing(metadata, renormalize)
+    return routing
+
+
+@functools.cache
+def _has_device() -> bool:
+    return torch.cuda.is_available()
+
+
+def _current_device() -> int:
+    return torch.cuda.current_device() if _has_device() else 0
+
+
+def _current_arch() -> str:
+    if not _has_device():
+        return DEFAULT_ARCH
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}a"
+
+
+def _refuse_capture(renormalize: bool) -> None:
+    try:
+        capturing = torch.cuda.is_current_stream_capturing()
+    except RuntimeError:  # this torch has no CUDA, so nothing is captured
+        return
+    if capturing:
+        raise RuntimeError("a CUDA graph is being captured and this variant is not compiled and loaded: "
+                           f"call prepare(renormalize={renormalize}) before the capture")
+
+
+def _run_once(routing: Routing, metadata: bool) -> None:
+    tile = 1
+    words = torch.zeros(2, NUM_EXPERTS, device="cuda")
+    ids = torch.empty(1, TOP_K, dtype=torch.int32, device="cuda")
+    weights = torch.empty(1, TOP_K, device="cuda")
+    buffer = torch.empty(metadata_size(tile), dtype=torch.int32, device="cuda") if metadata else None
+    routing(words[:1], words[1], ids, weights, buffer, 1.0, 0, 1, tile)

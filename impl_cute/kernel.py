@@ -1,0 +1,256 @@
+"""The kernel: one CTA of 256 threads; a warp a token row, whose lane l holds experts 8 l .. 8 l + 7.
+
+Its stages have the names they have in the specification: score, select, weigh (`spec.selection`) and permute
+(`spec.permutation`). Their order in time is that of programmatic dependent launch: the bias, a weight complete
+long before, is read ahead of the wait for earlier kernels; logits and every global store come after it.
+"""
+
+from itertools import pairwise
+from typing import Any, Final
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Constexpr, Float32, Int32, Int64, Pointer, Uint32, select_
+
+from impl_cute.primitives import (
+    add_rn,
+    bits,
+    dependency_wait,
+    div_full,
+    ex2_approx,
+    from_bits,
+    load_4,
+    lowest_set,
+    mul_rn,
+    settled,
+    shared_load_2,
+    shared_load_4,
+    shared_or,
+    shared_store_2_if,
+    shared_store_4,
+    store,
+    store_2,
+    store_same_4,
+    warp_max,
+)
+from spec.constants import MAX_TOKENS, NEG_LOG2E_BITS, NUM_EXPERTS, SUM_EPSILON, TOP_K
+from spec.layout import (
+    META_CTA_BATCH,
+    META_CTA_LIMIT,
+    META_EXPANDED_TO_PERMUTED,
+    META_PADDED_TOKENS,
+    META_PERMUTED_TO_TOKEN,
+)
+
+WARP: Final = 32
+WARPS: Final = MAX_TOKENS
+THREADS: Final = WARPS * WARP
+LANE_EXPERTS: Final = NUM_EXPERTS // WARP
+WORD: Final = 4
+
+SORT_NETWORK: Final = (
+    (0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (1, 3), (4, 6), (5, 7), (1, 2), (5, 6),
+    (0, 4), (1, 5), (2, 6), (3, 7), (2, 4), (3, 5), (1, 2), (3, 4), (5, 6),
+)  # fmt: skip
+"""Compare-exchange steps that sort eight keys: Batcher's odd-even merge."""
+
+RECIPROCAL_BITS: Final = 20
+"""n // tile is exact for n < 264 and tile <= 256 as n * (2^20 // tile + 1) >> 20."""
+
+
+def score(logit: Float32) -> Float32:
+    """R1, A7: the sigmoid of one logit."""
+    power = ex2_approx(mul_rn(logit, from_bits(Uint32(NEG_LOG2E_BITS))))
+    return div_full(Float32(1.0), add_rn(power, Float32(1.0)))
+
+
+def ordered_key(key: Float32) -> Uint32:
+    """R2: an integer that orders as the key does, NaN (0x7fffffff) on top; 0 is left for 'no key'."""
+    word = bits(key)
+    sign = Uint32(Int32(word) >> 31)
+    return word ^ (sign | Uint32(0x80000000))
+
+
+def select(
+    keys: list[Uint32], lane: Int32, row_keys: Pointer, row_scores: Pointer, row_picks: Pointer
+) -> tuple[Int32, Int32, Float32, Boolean]:
+    """R3: eight picks; return a pick's number, expert and score, and whether this lane is the one that found it.
+
+    Eight rounds: of the lanes that hold the largest key left, the lowest gives it up (lowest expert id first), and
+    leaves the key and the lane's first expert in shared memory. Then four lanes a pick look which of the eight
+    experts it was; where one lane gave several equal keys, the r-th such pick is the r-th such expert.
+    """
+    first = lane * LANE_EXPERTS
+    below = (Uint32(1) << Uint32(lane)) - 1
+    left = _descending(keys)
+    for j in range(TOP_K):
+        best = warp_max(left[0])
+        holds = left[0] == best
+        gives = holds & ((_ballot(holds) & below) == 0)
+        shared_store_2_if(gives, row_picks + 2 * j, best, Uint32(first))
+        left = [Uint32(select_(gives, after, key)) for key, after in pairwise(left)]
+    cute.arch.sync_warp()
+
+    pick, part = lane >> 2, (lane & 3) * 2
+    group = Uint32(0xF) << Uint32(lane & 28)
+    key, owner = shared_load_2(row_picks + 2 * pick)
+    others = shared_load_4(row_picks + 2 * part)
+    place = Int32(owner) + part
+    match = [word == key for word in shared_load_2(row_keys + place)]
+    pair = shared_load_2(row_scores + place)
+    twin = [(others[2 * i] == key) & (others[2 * i + 1] == owner) & (part + i < pick) for i in range(2)]
+    repeats = sum(_popc(_ballot(t) & group) for t in twin)
+    before = sum(_popc(_ballot(m) & group & below) for m in match)
+    low = match[0] & (before == repeats)
+    high = match[1] & (before + Int32(match[0]) == repeats)
+    return pick, place + Int32(high), from_bits(Uint32(select_(high, pair[1], pair[0]))), low | high
+
+
+def weigh(picked: Float32, row_total: Float32, scale: Float32, renormalize: bool) -> Float32:
+    """R5, R6: the weight of one pick, from its unbiased score."""
+    inverse = div_full(scale, add_rn(row_total, Float32(SUM_EPSILON))) if renormalize else scale
+    return mul_rn(picked, inverse)
+
+
+@cute.jit
+def permute(
+    metadata: Int64, routes: Pointer, warp_ctas: Pointer, thread: Int32, offset: Int32, count: Int32,
+    tile: Int32, reciprocal: Uint32,
+) -> None:  # fmt: skip
+    """M1-M8, but for the routes that are not local: thread e serves local expert e.
+
+    ``routes`` holds a word an expert: nibble t is 1 + j where token t picked it as its pick j, else 0.
+    """
+    lane, warp = thread & (WARP - 1), thread >> 5
+    nibbles = Uint32(0)
+    if thread < count:
+        nibbles = Uint32((routes + (offset + thread)).load())
+    # M1: bit 4 t + 3 is set where token t picked this expert; ctas = ceil(hits / tile), and their prefix sum.
+    tokens = (nibbles + Uint32(0x77777777)) & Uint32(0x88888888)
+    hits = _popc(tokens)
+    ctas = Int32((Uint32(hits + tile - 1) * reciprocal) >> RECIPROCAL_BITS)
+    below = (Uint32(1) << Uint32(lane)) - 1
+    cta0, of_warp = Int32(0), Int32(0)
+    for bit in cutlass.range_constexpr(MAX_TOKENS.bit_length()):
+        votes = _ballot((ctas & (1 << bit)) != 0)
+        cta0 += _popc(votes & below) << bit
+        of_warp += _popc(votes) << bit
+    if lane == 0:
+        (warp_ctas + warp).store(of_warp)
+    cute.arch.sync_threads()
+    num_ctas = Int32(0)
+    parts = shared_load_4(warp_ctas) + shared_load_4(warp_ctas + 4)
+    for w in cutlass.range_constexpr(WARPS):
+        cta0 += Int32(select_(w < warp, Int32(parts[w]), Int32(0)))
+        num_ctas += Int32(parts[w])
+
+    # M4, M5; and the padding of M7: -1 everywhere, the tokens after a barrier.
+    rows = num_ctas * tile
+    if thread == 0:
+        store_2(metadata + WORD * META_PADDED_TOKENS, rows, num_ctas)
+    permuted = metadata + WORD * META_PERMUTED_TO_TOKEN
+    whole = rows & ~3
+    for i in cutlass.range(thread * 4, whole, THREADS * 4, unroll=1):
+        store_same_4(permuted + WORD * Int64(i), Int32(-1))
+    if whole + thread < rows:
+        store(permuted + WORD * Int64(whole + thread), Int32(-1))
+    # M2, M3
+    row = cta0 * tile
+    last = row + hits
+    for c in cutlass.range(cta0, cta0 + ctas, unroll=1):
+        entry = metadata + WORD * Int64(c)
+        store(entry + WORD * META_CTA_BATCH, thread)
+        store(entry + WORD * META_CTA_LIMIT, cutlass.min((c + 1) * tile, last))
+    cute.arch.sync_threads()
+    # M6, M7
+    while tokens != 0:
+        place = lowest_set(tokens)
+        token = place >> 2
+        pick = Int32((nibbles >> Uint32(place - 3)) & 15) - 1
+        route = token * TOP_K + pick
+        store(metadata + WORD * (META_EXPANDED_TO_PERMUTED + Int64(route)), row)
+        store(permuted + WORD * Int64(row), token)
+        row += 1
+        tokens &= tokens - 1
+
+
+@cute.kernel
+def routing(
+    logits: Pointer, row_stride: Int64, tokens: Int32, bias: Pointer, ids: Pointer, weights: Pointer,
+    metadata: Any, scale: Float32, offset: Int32, count: Int32, tile: Int32, renormalize: Constexpr,
+) -> None:  # fmt: skip
+    """R1-R6, and with metadata M1-M8, of one call; pointers and numbers are those of the contract."""
+    thread = cute.arch.thread_idx()[0]
+    lane, row = thread & (WARP - 1), thread >> 5
+    first = lane * LANE_EXPERTS
+    half = WORD * LANE_EXPERTS // 2
+    bias_start = bias.toint() + WORD * Int64(first)
+    biases = load_4(bias_start) + load_4(bias_start + half)
+    row_scores = cute.arch.alloc_smem(Float32, MAX_TOKENS * NUM_EXPERTS, 16) + row * NUM_EXPERTS
+    row_keys = cute.arch.alloc_smem(Uint32, MAX_TOKENS * NUM_EXPERTS, 16) + row * NUM_EXPERTS
+    row_picks = cute.arch.alloc_smem(Uint32, MAX_TOKENS * TOP_K * 2, 16) + row * TOP_K * 2
+    row_picked = cute.arch.alloc_smem(Float32, MAX_TOKENS * TOP_K, 16) + row * TOP_K
+    start = settled(logits.toint() + WORD * (Int64(row) * row_stride + first))
+    if cutlass.const_expr(metadata is not None):
+        routes = cute.arch.alloc_smem(Uint32, NUM_EXPERTS, 16)
+        warp_ctas = cute.arch.alloc_smem(Int32, WARPS, 16)
+        reciprocal = settled(Uint32(1 << RECIPROCAL_BITS) // Uint32(tile) + 1)
+        (routes + thread).store(Uint32(0))
+        cute.arch.sync_threads()
+    dependency_wait()
+    if row < tokens:
+        scores = [score(logit) for logit in load_4(start) + load_4(start + half)]
+        keys = [ordered_key(add_rn(s, b)) for s, b in zip(scores, biases, strict=True)]
+        for i in cutlass.range_constexpr(0, LANE_EXPERTS, 4):
+            shared_store_4(row_scores + first + i, scores[i : i + 4])
+            shared_store_4(row_keys + first + i, keys[i : i + 4])
+        pick, expert, picked, found = select(keys, lane, row_keys, row_scores, row_picks)
+        if found:
+            (row_picked + pick).store(picked)
+        cute.arch.sync_warp()
+        if found:
+            total = Float32(0.0)
+            if cutlass.const_expr(renormalize):
+                for word in shared_load_4(row_picked) + shared_load_4(row_picked + 4):
+                    total = add_rn(total, from_bits(word))
+            route = row * TOP_K + pick
+            store(ids.toint() + WORD * Int64(route), expert)
+            store(weights.toint() + WORD * Int64(route), weigh(picked, total, scale, renormalize))
+            if cutlass.const_expr(metadata is not None):
+                if Uint32(expert - offset) < Uint32(count):
+                    shared_or(routes + expert, Uint32(pick + 1) << Uint32(row * 4))
+                else:
+                    unrouted = metadata.toint() + WORD * (META_EXPANDED_TO_PERMUTED + Int64(route))
+                    store(unrouted, Int32(-1))
+    if cutlass.const_expr(metadata is not None):
+        cute.arch.sync_threads()
+        permute(metadata.toint(), routes, warp_ctas, thread, offset, count, tile, reciprocal)
+
+
+@cute.jit
+def launch(
+    logits: cute.Tensor, bias: cute.Tensor, ids: cute.Tensor, weights: cute.Tensor, metadata: Any,
+    scale: Float32, offset: Int32, count: Int32, tile: Int32, stream: Any, renormalize: Constexpr,
+) -> None:  # fmt: skip
+    """Launch the kernel on a stream; ``metadata`` is an int32 vector, or None for the variant without it."""
+    buffer = None if cutlass.const_expr(metadata is None) else metadata.iterator
+    routing(
+        logits.iterator, Int64(logits.stride[0]), Int32(logits.shape[0]), bias.iterator, ids.iterator,
+        weights.iterator, buffer, scale, offset, count, tile, renormalize,
+    ).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=True)  # fmt: skip
+
+
+def _descending(keys: list[Uint32]) -> list[Uint32]:
+    """Sort one lane's keys, and end the list with 'no key'."""
+    keys = list(keys)
+    for low, high in SORT_NETWORK:
+        keys[low], keys[high] = cutlass.max(keys[low], keys[high]), cutlass.min(keys[low], keys[high])
+    return [*keys, Uint32(0)]
+
+
+def _ballot(condition: Boolean) -> Uint32:
+    return Uint32(cute.arch.vote_ballot_sync(condition))
+
+
+def _popc(word: Uint32) -> Int32:
+    return Int32(cute.arch.popc(word))
