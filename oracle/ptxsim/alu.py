@@ -122,7 +122,7 @@ def extract_field(a: Array, b: Array, c: Array) -> Array:
 
 
 def insert_field(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """b with the low d bits of a at position c (bfi)."""
+    """B with the low d bits of a at position c (bfi)."""
     width = _bits(a)
     position = (c & np.uint32(255)).astype(a.dtype)
     length = np.minimum(d & np.uint32(255), np.uint32(width)).astype(a.dtype)

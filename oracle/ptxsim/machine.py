@@ -1,12 +1,13 @@
 """The state of one tile of launches while it runs, and everything generated code asks of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.access import Fault, Global, Shared
+from oracle.ptxsim.atomics import accumulate, exchange
 from oracle.ptxsim.collective import OutsideMaskError
 from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes, lanes_of
@@ -186,27 +187,39 @@ class Machine:
             parts = tuple(v if v.ndim == 0 else v.take(positions) for v in picked)
             getattr(self, f"store_{space}")(index, sub, place, 0, code, parts)
 
-    def atomic(self, index: int, lanes: Lanes, space: str, name: str, address: Array, offset: int, code: str,
-               values: tuple[Array, ...]) -> Array:
-        """``atom`` and ``red``: one lane after the other, in lane order; the values before."""
-        before = np.empty(lanes.n, code)
-        if not lanes.n:
-            return before
-        fault = self._fault(index, lanes)
+    def _atomic_parts(self, index: int, lanes: Lanes, space: str, address: Array, offset: int,
+                      code: str) -> Iterator[tuple[Array, Index, Index]]:
+        """Check an atomic access; yield data, cells and the positions of the lanes, for each piece of memory."""
         if space == "generic":
             split = self._spaces(lanes, self._broad(lanes, address, offset))
         else:
             place = (self._narrow if space == "shared" else self._broad)(lanes, address, offset)
             split = [(space, lanes, np.arange(lanes.n), place)]
-        operands = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
         for found, sub, positions, part in split:
+            fault = self._fault(index, sub)
             if found == "local":
-                raise fault("out of bounds", "an atomic on local memory", int(positions[0]))
-            sub_fault = fault if space != "generic" else self._fault(index, sub)
-            data, cells = (self.shared.atomic(sub, part.astype(np.uint32), code, sub_fault) if found == "shared"
-                           else self.memory.atomic(sub, part, code, sub_fault))
-            before[positions] = _one_by_one(name, data, cells, [v[positions] for v in operands])
+                raise fault("out of bounds", "an atomic on local memory", 0)
+            data, cells = (self.shared.atomic(sub, part.astype(np.uint32), code, fault) if found == "shared"
+                           else self.memory.atomic(sub, part, code, fault))
+            yield data, cells, positions
+
+    def atomic(self, index: int, lanes: Lanes, space: str, name: str, address: Array, offset: int, code: str,
+               values: tuple[Array, ...]) -> Array:
+        """``atom``: one lane after the other, in lane order; the values before."""
+        before = np.empty(lanes.n, code)
+        operands = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
+        if lanes.n:
+            for data, cells, positions in self._atomic_parts(index, lanes, space, address, offset, code):
+                before[positions] = exchange(name, data, cells, [v[positions] for v in operands])
         return before
+
+    def reduction(self, index: int, lanes: Lanes, space: str, name: str, address: Array, offset: int, code: str,
+                  values: tuple[Array, ...]) -> None:
+        """``red``: as `atomic`, with nothing to return."""
+        value = np.broadcast_to(lanes.pick(values[0]), lanes.n)
+        if lanes.n:
+            for data, cells, positions in self._atomic_parts(index, lanes, space, address, offset, code):
+                accumulate(name, data, cells, value[positions])
 
     def load_matrix(self, index: int, lanes: Lanes, address: Array, offset: int, count: int, trans: bool) -> list[Array]:
         """``ldmatrix``: every lane reads its own elements from the rows that the lanes point to."""
@@ -320,35 +333,3 @@ def _scatter(values: Array, flat: Index, warps: int) -> Array:
     spread = np.zeros(warps * WARP, values.dtype)
     spread[flat] = values
     return spread.reshape(-1, WARP)
-
-
-def _one_by_one(name: str, data: Array, cells: Index, values: list[Array]) -> Array:
-    """Apply an atomic to ``data[cells]`` as if lane after lane, and return what each lane found."""
-    before = np.empty(len(cells), data.dtype)
-    left = np.arange(len(cells))
-    while len(left):
-        _, first = np.unique(cells[left], return_index=True)
-        now = left[first]
-        old = data[cells[now]]
-        before[now] = old
-        data[cells[now]] = _changed(name, old, [v[now] for v in values])
-        left = np.delete(left, first)
-    return before
-
-
-def _changed(name: str, old: Array, values: list[Array]) -> Array:
-    value = values[0]
-    one = old.dtype.type(1)
-    operations: dict[str, Callable[[], Array]] = {
-        "add": lambda: old + value,
-        "min": lambda: np.minimum(old, value),
-        "max": lambda: np.maximum(old, value),
-        "and": lambda: old & value,
-        "or": lambda: old | value,
-        "xor": lambda: old ^ value,
-        "exch": lambda: value,
-        "cas": lambda: np.where(old == value, values[1], old),
-        "inc": lambda: np.where(old >= value, 0, old + one).astype(old.dtype),
-        "dec": lambda: np.where((old == 0) | (old > value), value, old - one).astype(old.dtype),
-    }
-    return operations[name]()

@@ -6,7 +6,7 @@ A collective is emitted as a call of a function of `collective` through ``M.toge
 
 from oracle.ptxsim.emitter import Emitter, code_of
 from oracle.ptxsim.forms import form
-from oracle.ptxsim.syntax import Immediate, Instruction, Operand, Pair, Sink
+from oracle.ptxsim.syntax import Instruction, Operand, Pair, Sink
 
 FULL_MASK = 0xFFFFFFFF
 

@@ -62,7 +62,7 @@ def sign(e: Emitter, i: Instruction, name: str) -> None:
 
 @form("copysign.f32", "d s s")
 def copysign(e: Emitter, i: Instruction) -> None:
-    """b with the sign of a."""
+    """B with the sign of a."""
     a, b = e.arrays([*i.operands[1:]], ["f4", "f4"])
     e.target(i.operands[0], "f4", f"copysign({b}, {a})")
 

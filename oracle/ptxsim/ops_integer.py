@@ -139,7 +139,7 @@ def negate(e: Emitter, i: Instruction, kind: str) -> None:
 
 @form("sad.{kind:u16,s16,u32,s32,u64,s64}", "d s s s")
 def sad(e: Emitter, i: Instruction, kind: str) -> None:
-    """c plus the absolute difference of a and b."""
+    """C plus the absolute difference of a and b."""
     code = code_of(kind)
     a, b = e.arrays([*i.operands[1:3]], [code, code])
     c = e.source(i.operands[3], _unsigned(kind))
@@ -236,7 +236,7 @@ def extract_field(e: Emitter, i: Instruction, kind: str) -> None:
 
 @form("bfi.{kind:b32,b64}", "d s s s s")
 def insert_field(e: Emitter, i: Instruction, kind: str) -> None:
-    """b with a inserted at position c, length d (low 8 bits of each)."""
+    """B with a inserted at position c, length d (low 8 bits of each)."""
     code = code_of(kind)
     a, b, c, d = e.arrays([*i.operands[1:]], [code, code, "u4", "u4"])
     e.target(i.operands[0], code, f"alu.insert_field({a}, {b}, {c}, {d})")

@@ -106,9 +106,11 @@ def _atomic(e: Emitter, i: Instruction, space: str, name: str, code: str, addres
     lanes = e.lanes()
     base, offset = e.address(address, _ADDRESS[space])
     arguments = ", ".join(e.source(value, code) for value in values)
-    old = e.temporary(f"M.atomic({e.index}, {lanes}, {space!r}, {name!r}, {base}, {offset}, {code!r}, ({arguments},))")
-    if not isinstance(target, Sink):
-        e.extended(target, code, old, lanes)
+    call = f"({e.index}, {lanes}, {space!r}, {name!r}, {base}, {offset}, {code!r}, ({arguments},))"
+    if isinstance(target, Sink):
+        e.lines.append(f"M.reduction{call}")
+    else:
+        e.extended(target, code, e.temporary(f"M.atomic{call}"), lanes)
 
 
 def _matrix_addresses(e: Emitter, i: Instruction, position: int) -> tuple[str, int]:

@@ -3,7 +3,17 @@
 from oracle.ptxsim.emitter import Emitter, code_of, encode, width_of
 from oracle.ptxsim.forms import form
 from oracle.ptxsim.parser import WIDTHS
-from oracle.ptxsim.syntax import Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol, Vector
+from oracle.ptxsim.syntax import (
+    Immediate,
+    Instruction,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Vector,
+)
 
 _ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">",
             "hs": ">="}

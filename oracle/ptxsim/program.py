@@ -19,7 +19,16 @@ from oracle.ptxsim.errors import PtxError
 from oracle.ptxsim.forms import Form, lookup
 from oracle.ptxsim.lanes import CTAS, LANES
 from oracle.ptxsim.parser import parse_kernel
-from oracle.ptxsim.syntax import Address, Immediate, Instruction, Kernel, Operand, Param, Register, Special, Symbol
+from oracle.ptxsim.syntax import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Register,
+    Special,
+    Symbol,
+)
 
 MODULES: Final = (ops_integer, ops_float, ops_move, ops_memory, ops_collective)
 """Importing these fills the instruction table."""

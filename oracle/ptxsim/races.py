@@ -43,11 +43,15 @@ class Clocks:
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         per_launch = geometry.pitch * geometry.ctas_per_launch
-        self.threads = per_launch
-        self.warps = per_launch // WARP
-        self.bits = (per_launch + self.warps + 2).bit_length()
-        self.everyone = self.threads + self.warps
-        self.atomic = self.everyone + 1
+        # A code is a thread number, plus `of_warp` for "several threads of this warp", or `several` or `atomic`.
+        width = (per_launch - 1).bit_length()
+        self.bits = width + 2
+        self.one = np.uint32((1 << width) - 1)
+        self.of_warp = np.uint32(1 << width)
+        self.several = np.uint32(2 << width)
+        self.atomic = np.uint32(3 << width)
+        self.code_mask = np.uint32((1 << self.bits) - 1)
+        self.warp_mask = (self.one & ~np.uint32(WARP - 1)) | self.several
         self.tick = 1
         self.thread: U32 = geometry.thread.astype(np.uint32)
         self.stamp: U32 = self.thread | np.uint32(1 << self.bits)
@@ -109,34 +113,34 @@ class Clocks:
 
     def conflicts(self, index: Index, old: U32, atomic: bool) -> Bool:
         """Return which of the accesses ``old`` (one stamp a lane) are not ordered before the lanes at ``index``."""
-        geometry = self.geometry
-        code = (old & np.uint32((1 << self.bits) - 1)).astype(np.int64)
+        pitch, per_launch = self.geometry.pitch, self.geometry.ctas_per_launch
+        code = (old & self.code_mask).astype(np.int64)
         tick = (old >> np.uint32(self.bits)).astype(np.int64)
-        me = geometry.thread[index]
+        me = self.geometry.thread[index]
         own_tick = (self.stamp[index] >> np.uint32(self.bits)).astype(np.int64)
-        warp = np.where(code < self.threads, code // WARP, code - self.threads)
-        one_warp = code < self.everyone
-        cta = warp // (geometry.pitch // WARP)
-        same_cta = (cta == me // geometry.pitch) | ((geometry.ctas_per_launch == 1) & ~one_warp)
+        one_warp = code < int(self.several)
+        warp = (code & int(self.one)) // WARP
+        same_cta = warp // (pitch // WARP) == me // pitch if per_launch > 1 else np.ones(len(index), np.bool_)
+        same_cta &= one_warp | (per_launch == 1)
         ordered = (old == 0) | (code == me)
         ordered |= same_cta & (old < self.base[index])
         ordered |= one_warp & (warp == me // WARP) & (tick < own_tick)
         if self._known is not None:
-            per_cta = geometry.pitch // WARP
-            known = self._known[geometry.cta[index], me // WARP % per_cta, np.where(one_warp, warp % per_cta, 0)]
+            per_cta = pitch // WARP
+            known = self._known[self.geometry.cta[index], me // WARP % per_cta, np.where(one_warp, warp % per_cta, 0)]
             ordered |= one_warp & same_cta & (tick <= known)
         if atomic:
             ordered |= code == self.atomic
-        return ~ordered
+        return np.asarray(~ordered)
 
     def name(self, stamp: int) -> str:
         """Say in words who left ``stamp``."""
-        code = stamp & ((1 << self.bits) - 1)
+        code = stamp & int(self.code_mask)
         pitch, threads = self.geometry.pitch, self.geometry.threads
-        if code < self.threads:
+        if code < self.of_warp:
             return f"thread {code // pitch * threads + code % pitch}"
-        if code < self.everyone:
-            return f"several threads of warp {code - self.threads}"
+        if code < self.several:
+            return f"several threads of warp {(code & int(self.one)) // WARP}"
         return "an atomic of another thread" if code == self.atomic else "several threads"
 
 
@@ -154,12 +158,14 @@ class Tracker:
         self.writer: U32 = np.zeros(cells, np.uint32)
         self._reader: U32 | None = None
         self._log: list[tuple[Index, Lanes, U32, U32]] = []
+        self._marks: Bool | None = None
+        self._marked = 0
         self._one_cta = clocks.geometry.ctas_per_launch == 1
 
     def barrier_of_all(self) -> None:
         """Forget the reads: every thread of the tile has passed a barrier."""
         if self._one_cta:
-            self._log.clear()
+            self._forget()
 
     def read(self, lanes: Lanes, cells: Index, report: Report) -> None:
         """Note a read of one cell a lane.
@@ -171,43 +177,67 @@ class Tracker:
         if not np.minimum.reduce(writer):
             position = int(np.flatnonzero(writer == 0)[0])
             raise report(position, int(cells[position]), "")
-        base = lanes.take(clocks.base)
-        self._check(lanes, cells, writer, base, "read", "written", report, atomic=False)
-        self._log.append((cells, lanes, lanes.take(clocks.stamp), base))
+        base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
+        self._check(lanes, cells, writer, stamp, base, "read of what {} has written", report, atomic=False)
         if len(self._log) > _LOG_LIMIT:
             self._settle()
+        self._log.append((cells, lanes, stamp, base))
 
     def write(self, lanes: Lanes, cells: Index, report: Report, *, atomic: bool = False) -> None:
         """Note a write of one cell a lane; two lanes in one cell are a race unless atomic."""
         clocks = self.clocks
         base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
-        if atomic:
-            stamp = (stamp & ~np.uint32((1 << clocks.bits) - 1)) | np.uint32(clocks.atomic)
-        self._check(lanes, cells, self.writer.take(cells), base, "write", "written", report, atomic=atomic)
-        if self._log:
+        old = self.writer.take(cells)
+        self._check(lanes, cells, old, stamp, base, "write of what {} has written", report, atomic=atomic)
+        if self._log and self._was_read(cells):
             self._settle()
         if self._reader is not None:
-            self._check(lanes, cells, self._reader.take(cells), base, "write", "read", report, atomic=False)
+            self._check(lanes, cells, self._reader.take(cells), stamp, base, "write of what {} has read", report,
+                        atomic=False)
+        if atomic:
+            self.writer[cells] = (stamp & ~clocks.code_mask) | clocks.atomic
+            return
         self.writer[cells] = stamp
-        if not atomic:
-            left = self.writer.take(cells)
-            if np.count_nonzero(left != stamp):
-                position = int(np.flatnonzero(left != stamp)[0])
-                other = clocks.name(int(left[position]))
-                raise report(position, int(cells[position]), f"written by {other} in the same instruction")
+        left = self.writer.take(cells)
+        if np.count_nonzero(left != stamp):
+            position = int(np.flatnonzero(left != stamp)[0])
+            other = clocks.name(int(left[position]))
+            raise report(position, int(cells[position]), f"written by {other} in the same instruction")
 
-    def _check(self, lanes: Lanes, cells: Index, old: U32, base: U32, doing: str, done: str, report: Report, *,
+    def _check(self, lanes: Lanes, cells: Index, old: U32, stamp: U32, base: U32, problem: str, report: Report, *,
                atomic: bool) -> None:
+        """Raise if a lane's access is not ordered after the access that left ``old``."""
+        clocks = self.clocks
         late = old >= base if self._one_cta else old != 0
         if not np.count_nonzero(late):
             return
+        # The usual reasons, for all lanes at once: the same thread, or the same warp before a bar.warp.sync.
+        difference = old ^ stamp
+        late &= (difference & clocks.code_mask) != 0
+        late &= ((difference & clocks.warp_mask) != 0) | (old >= (stamp & ~clocks.code_mask))
+        if not np.count_nonzero(late):
+            return
         positions = np.flatnonzero(late)
-        conflicts = self.clocks.conflicts(lanes.index[positions], old[positions], atomic)
+        conflicts = clocks.conflicts(lanes.index[positions], old[positions], atomic)
         if conflicts.any():
             position = int(positions[np.flatnonzero(conflicts)[0]])
-            other = self.clocks.name(int(old[position]))
-            raise report(position, int(cells[position]),
-                         f"a {doing} of what {other} has {done}, with no barrier between")
+            other = clocks.name(int(old[position]))
+            raise report(position, int(cells[position]), f"a {problem.format(other)}, with no barrier between")
+
+    def _was_read(self, cells: Index) -> bool:
+        """Return whether a logged read may have touched one of ``cells``."""
+        if self._marks is None:
+            self._marks = np.zeros(len(self.writer), np.bool_)
+        for read, *_ in self._log[self._marked:]:
+            self._marks[read] = True
+        self._marked = len(self._log)
+        return bool(np.count_nonzero(self._marks.take(cells)))
+
+    def _forget(self) -> None:
+        self._log.clear()
+        if self._marked and self._marks is not None:
+            self._marks.fill(False)
+        self._marked = 0
 
     def _settle(self) -> None:
         """Work off the log of reads."""
@@ -220,30 +250,20 @@ class Tracker:
             reader[cells] = stamp
             left = reader.take(cells)
             # A cell that another lane of this instruction read too, or another thread since the last barrier.
-            code = np.uint32((1 << clocks.bits) - 1)
-            shared = (left != stamp) | ((old >= base) & ((old ^ stamp) & code != 0))
+            recent = old >= base
+            shared = (left != stamp) | (recent & ((old ^ stamp) & clocks.code_mask != 0))
             if np.count_nonzero(shared):
-                self._several(reader, cells, lanes, stamp, base, np.flatnonzero(shared), old)
-        self._log.clear()
+                where = np.flatnonzero(shared)
+                self._several(reader, cells[where], stamp[where], left[where], np.where(recent, old, stamp)[where])
+        self._forget()
 
-    def _several(self, reader: U32, cells: Index, lanes: Lanes, stamp: U32, base: U32, positions: Index,
-                 old: U32) -> None:
-        """Mark the cells at ``positions`` (and whoever else read them now) as read by several threads."""
+    def _several(self, reader: U32, cells: Index, stamp: U32, left: U32, old: U32) -> None:
+        """Mark cells as read by several threads: ``stamp`` now, ``left`` in the same instruction, ``old`` before."""
         clocks = self.clocks
-        mask = np.uint32((1 << clocks.bits) - 1)
-        touched = np.isin(cells, cells[positions])
-        where = cells[touched]
-        warp = lanes.geometry.thread[lanes.index[touched]] // WARP
-        previous = (old[touched] & mask).astype(np.int64)
-        previous_warp = np.where(previous < clocks.threads, previous // WARP, previous - clocks.threads)
-        compact, inverse = np.unique(where, return_inverse=True)
-        low, high = np.full(len(compact), clocks.warps), np.full(len(compact), -1)
-        np.minimum.at(low, inverse, warp)
-        np.maximum.at(high, inverse, warp)
-        recent = old[touched] >= base[touched]
-        np.minimum.at(low, inverse[recent], previous_warp[recent])
-        np.maximum.at(high, inverse[recent], previous_warp[recent])
-        code = np.where(low == high, clocks.threads + low, clocks.everyone)
-        newest: npt.NDArray[Any] = np.zeros(len(compact), np.uint32)
-        np.maximum.at(newest, inverse, stamp[touched] & ~mask)
-        reader[compact] = newest | code.astype(np.uint32)
+        differ = ((left ^ stamp) | (old ^ stamp)) & clocks.warp_mask != 0
+        tick = np.maximum(stamp, left) & ~clocks.code_mask
+        mark = tick | clocks.of_warp | (stamp & clocks.one & ~np.uint32(WARP - 1))
+        reader[cells] = mark
+        differ |= reader.take(cells) != mark
+        if np.count_nonzero(differ):
+            reader[cells[differ]] = (tick | clocks.several)[differ]
