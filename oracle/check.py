@@ -17,7 +17,7 @@ from oracle.errors import CannotRunError
 from oracle.outcome import ChunkResult, Finding, Result, Tally
 from oracle.plan import Chunk, Plan, Target
 from oracle.problem import I64, Batch, Outputs
-from oracle.ptxsim.errors import SimulationError
+from oracle.ptxsim import SimulationError
 from oracle.report import Reporter
 from oracle.workers import Workers
 

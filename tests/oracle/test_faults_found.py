@@ -10,7 +10,7 @@ from oracle import check, replay
 from oracle.compare import expect
 from oracle.plan import Plan, RangeChoice, Target
 from oracle.problem import POISON_WORD, Outputs
-from oracle.ptxsim.errors import SimulationError
+from oracle.ptxsim import SimulationError
 from oracle.report import Reporter
 
 FAULTY, OTHER, SPEC = Target("faulty", "cpu"), Target("other", "cpu"), Target("spec", "cpu")
