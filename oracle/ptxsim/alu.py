@@ -204,6 +204,12 @@ def negative(a: Array) -> Array:
     return _quiet_nan(a, a.view(np.uint32) ^ np.uint32(0x80000000))
 
 
+def quotient(a: Array, b: Array) -> Array:
+    """Float32 a / b, rounded to nearest even, subnormals kept; a NaN is 0x7fffffff."""
+    divided = np.asarray(a / b)
+    return _quiet_nan(divided, divided.view(np.uint32))
+
+
 def magnitude(a: Array) -> Array:
     """Float32 with its sign cleared; a NaN is 0x7fffffff."""
     return _quiet_nan(a, a.view(np.uint32) & np.uint32(0x7FFFFFFF))

@@ -53,6 +53,13 @@ def div(e: Emitter, i: Instruction) -> None:
     e.target(i.operands[0], "f4", f"div_full({a}, {b})")
 
 
+@form("div.rn.f32", "d s s")
+def div_rn(e: Emitter, i: Instruction) -> None:
+    """Quotient as IEEE 754 has it."""
+    a, b = e.arrays([*i.operands[1:]], ["f4", "f4"])
+    e.target(i.operands[0], "f4", f"alu.quotient({a}, {b})")
+
+
 @form("{name:neg,abs}.f32", "d s")
 def sign(e: Emitter, i: Instruction, name: str) -> None:
     """Turn or clear the sign; a NaN becomes 0x7fffffff."""
