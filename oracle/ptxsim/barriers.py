@@ -101,8 +101,8 @@ class Barriers:
     def _release(self, key: int, arrived: int, expected: int) -> list[tuple[int, Index]]:
         """Take the lanes of one barrier out of the waiting; they have met."""
         machine = self.machine
-        found, words = [], []
-        only_sync = True
+        parts: dict[int, list[Index]] = {}
+        words = []
         for arrival in self.waiting:
             mine = arrival.key == key
             lanes = arrival.lanes[mine]
@@ -112,19 +112,20 @@ class Barriers:
                 raise machine.error("barrier", f"{arrived} threads arrived at a barrier of {expected}", arrival.index,
                                     int(lanes[0]))
             arrival.lanes, arrival.key = arrival.lanes[~mine], arrival.key[~mine]
-            only_sync &= arrival.sync
             if arrival.sync:
-                found.append((arrival.index, lanes))
-                if ".aligned" in machine.program.code[arrival.index].opcode \
-                        or machine.program.code[arrival.index].opcode.startswith("bar."):
-                    self._aligned(arrival.index, lanes)
+                parts.setdefault(arrival.index, []).append(lanes)
             else:
                 words.append(arrival.heard[key // BARRIERS])
+        found = [(index, np.sort(np.concatenate(lanes))) for index, lanes in parts.items()]
+        for index, lanes in found:
+            opcode = machine.program.code[index].opcode
+            if ".aligned" in opcode or opcode.startswith("bar."):
+                self._aligned(index, lanes)
         if found:
             together = np.sort(np.concatenate([lanes for _, lanes in found]))
             cta = key // BARRIERS
             living = self.alive[cta * self.geometry.pitch:(cta + 1) * self.geometry.pitch].sum()
-            machine.clocks.barrier(lanes_of(self.geometry, together), only_sync and len(together) == living, words)
+            machine.clocks.barrier(lanes_of(self.geometry, together), not words and len(together) == living, words)
         return found
 
     def _aligned(self, index: int, lanes: Index) -> None:
