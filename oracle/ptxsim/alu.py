@@ -217,3 +217,13 @@ def magnitude(a: Array) -> Array:
 
 def _quiet_nan(a: Array, bits: Array) -> Array:
     return np.where(np.isnan(a), np.uint32(0x7FFFFFFF), bits).view(np.float32)
+
+
+def halves(words: Array) -> Array:
+    """View 64-bit words as pairs of float32, the low half first: ``[n]`` to ``[n, 2]``."""
+    return np.ascontiguousarray(words).view(np.float32).reshape(-1, 2)
+
+
+def joined(pairs: Array) -> Array:
+    """View pairs of float32 as 64-bit words: ``[n, 2]`` to ``[n]``."""
+    return pairs.view(np.uint64).reshape(-1)

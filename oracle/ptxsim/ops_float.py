@@ -25,6 +25,13 @@ def mul(e: Emitter, i: Instruction, rounding: str) -> None:
     e.target(i.operands[0], "f4", f"mul_rn({a}, {b})")
 
 
+@form("{name:add,mul}{rounding:,.rn}.f32x2", "d s s")
+def packed(e: Emitter, i: Instruction, name: str, rounding: str) -> None:
+    """Two sums (A2) or products (A1), one in each half of 64 bits."""
+    a, b = e.arrays([*i.operands[1:]], ["u8", "u8"])
+    e.target(i.operands[0], "u8", f"alu.joined({name}_rn(alu.halves({a}), alu.halves({b})))")
+
+
 @form("fma.rn.f32", "d s s s")
 def fma(e: Emitter, i: Instruction) -> None:
     """Product plus c, rounded once."""
