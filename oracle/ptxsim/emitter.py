@@ -17,12 +17,10 @@ from oracle.ptxsim.syntax import (
     Instruction,
     Negated,
     Operand,
-    Pair,
     Register,
     Sink,
     Special,
     Symbol,
-    Vector,
 )
 
 DTYPES = {code: np.dtype(code) for code in ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "u8", "i8", "f8", "?")}
@@ -253,18 +251,3 @@ class Emitter:
 def default_home(register: Register) -> str:
     """Return the NumPy code in which a register rests unless its uses say otherwise."""
     return code_of(register.type) if register.type != "f16x2" else "u4"
-
-
-def registers_of(operand: Operand) -> list[Register]:
-    """Return every register an operand names."""
-    if isinstance(operand, Register):
-        return [operand]
-    if isinstance(operand, Negated):
-        return [operand.register]
-    if isinstance(operand, Address):
-        return registers_of(operand.base)
-    if isinstance(operand, Vector):
-        return [register for item in operand.items for register in registers_of(item)]
-    if isinstance(operand, Pair):
-        return [item for item in (operand.first, operand.second) if isinstance(item, Register)]
-    return []

@@ -10,7 +10,7 @@ from oracle.ptxsim.access import Fault, Global, Shared
 from oracle.ptxsim.atomics import accumulate, exchange
 from oracle.ptxsim.collective import OutsideMaskError
 from oracle.ptxsim.errors import SimulationError
-from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes, lanes_of
+from oracle.ptxsim.lanes import LANES, WARP, Geometry, Index, Lanes, lanes_of
 from oracle.ptxsim.local import Local
 from oracle.ptxsim.memory import REGION_BITS, Buffer
 from oracle.ptxsim.program import SHARED_START, WINDOWS, Program
@@ -266,7 +266,7 @@ class Machine:
     def together(self, index: int, lanes: Lanes, members: Array | None, function: Collective,
                  *operands: Array) -> list[Array]:
         """Call a function of `collective` on the lanes' operands, and return its results for the lanes."""
-        if members is None:
+        if members is None or (lanes.level > LANES and (members == 0xFFFFFFFF).all()):
             whole = [v if v.ndim == 0 else v.reshape(-1, WARP) for v in operands]
             return [result.reshape(-1) for result in function(*whole, None)]
         place = lanes.index

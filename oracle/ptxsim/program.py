@@ -14,7 +14,7 @@ from typing import Final
 
 from oracle.ptxsim import ops_collective, ops_float, ops_integer, ops_memory, ops_move
 from oracle.ptxsim.codegen import fold
-from oracle.ptxsim.emitter import Emitter, default_home, registers_of
+from oracle.ptxsim.emitter import Emitter, default_home
 from oracle.ptxsim.errors import PtxError
 from oracle.ptxsim.forms import Form, lookup
 from oracle.ptxsim.lanes import CTAS, LANES
@@ -28,7 +28,9 @@ from oracle.ptxsim.syntax import (
     Register,
     Special,
     Symbol,
+    registers_of,
 )
+from oracle.ptxsim.webs import split_registers
 
 MODULES: Final = (ops_integer, ops_float, ops_move, ops_memory, ops_collective)
 """Importing these fills the instruction table."""
@@ -63,6 +65,7 @@ class Program:
             raise PtxError(f"{kernel.name} has no instructions")
         self._lay_out()
         self.targets = self._targets()
+        self.code, self.registers = split_registers(self.code, self.forms, self.targets, kernel.registers)
         self.granules = {"shared": 16, "global": 16}
         for instruction in self.code:
             for space, size in ops_memory.narrowest(instruction.opcode).items():
@@ -184,7 +187,7 @@ class Program:
                 continue
             emitter.instruction, emitter.index = instruction, index
             self.forms[index].emit(emitter, instruction)
-        homes = {register.index: default_home(register) for register in self.kernel.registers}
+        homes = {register.index: default_home(register) for register in self.registers}
         most: dict[int, int] = {}
         for (register, code), count in emitter.uses.items():
             if count > most.get(register, 0):

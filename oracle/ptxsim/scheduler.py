@@ -14,8 +14,9 @@ import numpy.typing as npt
 from oracle.ptxsim.barriers import Barriers
 from oracle.ptxsim.codegen import Run, Segment, prologue, segment, single
 from oracle.ptxsim.emitter import DTYPES
-from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes, lanes_of
+from oracle.ptxsim.lanes import LANES, WARP, Geometry, Index, Lanes, lanes_of
 from oracle.ptxsim.machine import CtaLanes, Machine
+from oracle.ptxsim.ops_collective import FULL_MASK
 from oracle.ptxsim.program import Program
 from oracle.ptxsim.syntax import Immediate, Register
 
@@ -53,7 +54,7 @@ class Code:
         """Return a register file: zeros, and what is known before the kernel starts."""
         program, geometry = self.program, machine.geometry
         zeros = {code: np.zeros(geometry.size, dtype) for code, dtype in DTYPES.items()}
-        registers: list[Any] = [zeros[program.homes[r.index]] for r in program.kernel.registers]
+        registers: list[Any] = [zeros[program.homes[r.index]] for r in program.registers]
         run, kept = self._per_cta
         run(registers, CtaLanes(geometry), machine)
         for register in kept:
@@ -179,6 +180,11 @@ class Scheduler:
             for pc, released in self.barriers.arrive(index, lanes, operands):
                 self._add(pc, released)
             return
+        if lanes.level > LANES and index not in self._meeting:
+            mask = self._operand(self.program.member_mask(index), lanes)
+            if (mask == FULL_MASK).all():
+                self._together(index, lanes)
+                return
         waiting = self._meeting.setdefault(index, [])
         waiting.append(lanes)
         index_of_all = _sorted(waiting, self.geometry.size)
@@ -190,11 +196,14 @@ class Scheduler:
             self._meeting[index] = [lanes_of(self.geometry, rest)]
         else:
             del self._meeting[index]
-        group = lanes_of(self.geometry, index_of_all[ready])
+        self._together(index, lanes_of(self.geometry, index_of_all[ready]))
+
+    def _together(self, index: int, lanes: Lanes) -> None:
+        """Run a collective for lanes that met."""
         self.instructions += 1
-        self.lane_instructions += group.n
-        self.code.single(index)(self.registers, group, self.machine)
-        self._add(index + 1, group)
+        self.lane_instructions += lanes.n
+        self.code.single(index)(self.registers, lanes, self.machine)
+        self._add(index + 1, lanes)
 
     def _value(self, register: Register, lanes: Lanes) -> Array:
         known = self.program.constants.get(register.index)

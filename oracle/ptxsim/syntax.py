@@ -74,6 +74,21 @@ class Sink:
 Operand = Register | Immediate | Special | Symbol | Address | Vector | Negated | Pair | Sink
 
 
+def registers_of(operand: Operand) -> list[Register]:
+    """Return every register an operand names."""
+    if isinstance(operand, Register):
+        return [operand]
+    if isinstance(operand, Negated):
+        return [operand.register]
+    if isinstance(operand, Address):
+        return registers_of(operand.base)
+    if isinstance(operand, Vector):
+        return [register for item in operand.items for register in registers_of(item)]
+    if isinstance(operand, Pair):
+        return [item for item in (operand.first, operand.second) if isinstance(item, Register)]
+    return []
+
+
 @dataclass(frozen=True)
 class Guard:
     """``@p`` or ``@!p``."""
