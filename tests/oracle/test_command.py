@@ -1,5 +1,6 @@
 """The command: what it prints, what it refuses, and its exit codes."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -253,3 +254,22 @@ def test_a_reader_that_goes_away_makes_no_traceback(tmp_path):
     done = run("-c", f"import subprocess; subprocess.run({command!r}, shell=True)", cwd=tmp_path)
     assert len(done.stdout) == 1
     assert "Traceback" not in done.stderr
+
+
+NO_TORCH = """
+import sys
+from oracle.cli import main
+code = main(["check", "--device", "sim", "--jobs", "1", "--cases", "1", "--batch", "1", "--tile", "8",
+             "--family", "ties,permute-natural"])
+assert code == 0, code
+assert {"cutlass", "triton", "numpy"} <= set(sys.modules)
+assert "torch" not in sys.modules
+"""
+
+
+def test_check_on_the_simulator_compiles_and_runs_both_kernels_without_importing_torch(tmp_path, monkeypatch):
+    assert importlib.util.find_spec("torch") is not None
+    monkeypatch.setenv("MUSESPARK_ROUTING_CACHE", str(tmp_path / "cache"))
+    done = run("-c", NO_TORCH, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS: cute on sim, triton on sim" in done.stdout
