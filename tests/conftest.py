@@ -4,6 +4,7 @@ import hypothesis
 import pytest
 
 from oracle.card import device
+from oracle.peers import find
 
 # A loaded machine says nothing about the code: no deadline an example.
 hypothesis.settings.register_profile("house", deadline=None)
@@ -21,9 +22,11 @@ def pytest_configure(config: pytest.Config) -> None:
         device.share(int(worker.removeprefix("gw")))
 
 
-def pytest_report_header(config: pytest.Config) -> str:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     reason = device.missing()
-    return "card: present" if reason is None else f"card: missing, so tests marked card are not run: {reason}"
+    card = "card: present" if reason is None else f"card: missing, so tests marked card are not run: {reason}"
+    reasons = {name: find.missing(name) for name in ("flashinfer", "vllm")}
+    return [card, *(f"published kernel {name}: {reason or 'present'}" for name, reason in reasons.items())]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

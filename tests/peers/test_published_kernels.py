@@ -1,5 +1,6 @@
-"""The published kernels themselves, in the simulator; the header of the run says which are here."""
+"""The published kernels, in the simulator and on the card; the header of the run says which are here."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +17,16 @@ from oracle.plan import Plan, RangeChoice, Target
 
 RANGES = RangeChoice(((0, 256), (64, 64), (37, 101), (255, 1)))
 
-needs_flashinfer = pytest.mark.skipif(find.missing("flashinfer") is not None, reason="named in the header")
-needs_vllm = pytest.mark.skipif(find.missing("vllm") is not None, reason="named in the header")
+DEVICES = ["sim", pytest.param("cuda", marks=pytest.mark.card)]
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Leave a test out where nobody asked for the kernel and it is not installed, as the header says."""
+    absent = find.VARIABLE not in os.environ and find.missing(name) is not None
+    return pytest.mark.skipif(absent, reason=f"published kernel {name} is missing, as the header says")
+
+
+needs_flashinfer, needs_vllm = needs("flashinfer"), needs("vllm")
 
 
 def answered(plan: Plan) -> Iterator[ChunkResult]:
@@ -34,17 +43,19 @@ def mismatches(plan: Plan) -> tuple[int, int]:
 @needs_flashinfer
 @pytest.mark.parametrize("name", ["flashinfer", "flashinfer-logits"])
 @pytest.mark.parametrize("tokens", [1, 8])
-def test_m1_to_m8_flashinfer_writes_the_metadata_of_the_specification(name: str, tokens: int):
+@pytest.mark.parametrize("device", DEVICES)
+def test_m1_to_m8_flashinfer_writes_the_metadata_of_the_specification(name: str, tokens: int, device: str):
     tiles = (1, 3, 8, 64, 192, 256)
     families = ("permute-mixed", "permute-shared", "permute-natural", "permute-edges")
-    plan = Plan((Target(name, "sim"),), families, batch=(tokens,), tile=tiles, ranges=RANGES)
+    plan = Plan((Target(name, device),), families, batch=(tokens,), tile=tiles, ranges=RANGES)
     assert mismatches(plan) == (len(tiles) * RANGES.number, 0)
 
 
 @needs_flashinfer
-def test_r3_flashinfer_picks_as_the_specification_where_keys_are_apart():
+@pytest.mark.parametrize("device", DEVICES)
+def test_r3_flashinfer_picks_as_the_specification_where_keys_are_apart(device: str):
     families = ("random-scales", "ties", "near-ties", "saturated", "masked")
-    plan = Plan((Target("flashinfer-logits", "sim"),), families, batch=(3,), count=8)
+    plan = Plan((Target("flashinfer-logits", device),), families, batch=(3,), count=8)
     assert mismatches(plan) == (8 * len(families), 0)
 
 
@@ -77,8 +88,9 @@ def test_a_fault_in_flashinfers_kernel_is_seen(monkeypatch: pytest.MonkeyPatch):
     "family",
     ["random-scales", "ties", "near-scores", "masked", "nan", "small-totals", "scale-values", "exact"],
 )
-def test_r1_to_r6_vllm_picks_and_weighs_as_the_specification(family: str):
-    plan = Plan((Target("vllm", "sim"),), (family,), batch=(1, 4), count=16)
+@pytest.mark.parametrize("device", DEVICES)
+def test_r1_to_r6_vllm_picks_and_weighs_as_the_specification(family: str, device: str):
+    plan = Plan((Target("vllm", device),), (family,), batch=(1, 4), count=16)
     assert mismatches(plan) == (8, 0)
 
 
