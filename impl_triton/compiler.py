@@ -15,8 +15,8 @@ from triton.experimental.gluon._runtime import GluonASTSource
 from impl_triton import kernel
 from spec.constants import ALIGNMENT
 
-OPTIONS: Final = {"maxnreg": int, "ptx_version": int, "ptx_options": str}
-"""What ``options`` may name: Triton's compile options that leave the kernel's results alone."""
+OPTIONS: Final = {"arch": str, "maxnreg": int, "ptx_version": int, "ptx_options": str}
+"""What ``options`` may name: ``arch`` as in `compile_kernel`, and Triton's own that leave results alone."""
 
 SIGNATURE: Final = {
     "logits": "*fp32",
@@ -68,7 +68,7 @@ def compile_kernel(metadata: bool, renormalize: bool, arch: str = "sm_90a", opti
     metadata, renormalize
         The variant.
     arch
-        ``sm_90a``, ``sm_100a``, ``sm_103a``, ``sm_120a`` or a later one of that form.
+        ``sm_90a``, ``sm_100a``, ``sm_103a``, ``sm_120a`` or a later one; ``options`` may name another.
     options
         ``name=value`` pairs with commas between; the names are those of `OPTIONS`.
 
@@ -92,8 +92,9 @@ def build(metadata: bool, renormalize: bool, arch: str, options: str = "") -> An
     aligned = [["tt.divisibility", ALIGNMENT]]
     attributes = {(i,): aligned for i, name in enumerate(signature) if name in _ALIGNED}
     source = GluonASTSource(kernel.route_kernel, signature, constants, attributes)
-    target = GPUTarget("cuda", _target_number(arch), _WARP)
-    return triton.compile(source, target=target, options=parse_options(options) | _FIXED_OPTIONS)
+    chosen = parse_options(options)
+    target = GPUTarget("cuda", _target_number(str(chosen.pop("arch", arch))), _WARP)
+    return triton.compile(source, target=target, options=chosen | _FIXED_OPTIONS)
 
 
 def parse_options(options: str) -> dict[str, int | str]:

@@ -4,6 +4,7 @@ The compiled kernel is launched directly, not through Triton's JIT dispatch: wha
 `compiler.build` made, whatever the arguments are, and the host path stays short.
 """
 
+import ctypes
 import threading
 from typing import Any, Final
 
@@ -31,7 +32,8 @@ class Routing:
         self.kernel = kernel
         self._device = device
         if device is not None:
-            self._run = kernel.run  # loads the module on the current device
+            self._run = kernel.run  # this loads the module on the current device
+            _load(kernel.function)
             self._function = kernel.function
             self._packed = kernel.packed_metadata
 
@@ -140,7 +142,8 @@ def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Rou
         The variant.
     options
         ``name=value`` pairs with commas between: ``maxnreg`` (registers a thread), ``ptx_version``,
-        ``ptx_options`` (text for ptxas), with Triton's meaning.
+        ``ptx_options`` (text for ptxas), with Triton's meaning; ``arch`` (as ``sm_100a``), to compile without
+        loading for an architecture that the current device does not have.
 
     Returns
     -------
@@ -187,7 +190,18 @@ def _compile(device: int | None, metadata: bool, renormalize: bool, options: str
             f"compiled for cuda:{device}: call prepare(renormalize={renormalize}) before the capture"
         )
     major, minor = torch.cuda.get_device_capability(device)
-    return Routing(compiler.build(metadata, renormalize, f"sm_{major}{minor}a", options), device)
+    arch = f"sm_{major}{minor}a"
+    runs_here = compiler.parse_options(options).get("arch", arch) == arch
+    return Routing(compiler.build(metadata, renormalize, arch, options), device if runs_here else None)
+
+
+def _load(function: int) -> None:
+    """Load the kernel's code now: CUDA might otherwise wait for the first launch, perhaps in a capture."""
+    load = getattr(ctypes.CDLL("libcuda.so.1"), "cuFuncLoad", None)
+    if load is not None:  # drivers older than CUDA 12.4 have none, and load on their own
+        status = load(ctypes.c_void_p(function))
+        if status:
+            raise RuntimeError(f"CUDA cannot load the kernel: cuFuncLoad returned {status}")
 
 
 def _current_device() -> int | None:

@@ -37,6 +37,11 @@ def test_every_argument_of_a_call_is_a_parameter_and_none_a_constant(metadata):
     assert kinds == pointers + numbers + scratch
 
 
+def test_an_architecture_in_the_options_wins():
+    kernel = host.compile_routing(False, True, "arch=sm_103a").kernel
+    assert ".target sm_103a" in kernel.asm["ptx"]
+
+
 def test_options_reach_the_compiler():
     assert ".maxnreg 40" in compiler.compile_kernel(False, True, options=" maxnreg = 40 ,").ptx
 

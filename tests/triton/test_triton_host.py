@@ -10,6 +10,7 @@ from impl_triton import compiler, host
 from spec.layout import metadata_size
 
 STREAM = 77
+FUNCTION = 1234
 
 
 class OnCuda:
@@ -26,12 +27,12 @@ class Machine:
 
     def __init__(self):
         self.device, self.capturing = 0, False
-        self.built, self.launches = [], []
+        self.built, self.loaded, self.launches = [], [], []
 
     def build(self, metadata, renormalize, arch, options=""):
         time.sleep(0.02)  # long enough for a second thread to come by
         self.built.append((self.device, metadata, renormalize, arch, options))
-        return SimpleNamespace(run=self.run, function="function", packed_metadata="packed")
+        return SimpleNamespace(run=self.run, function=FUNCTION, packed_metadata="packed")
 
     def run(self, *arguments):
         self.launches.append((self.device, arguments))
@@ -49,6 +50,7 @@ class Machine:
 def machine(monkeypatch):
     machine = Machine()
     monkeypatch.setattr(host, "_compiled", {})
+    monkeypatch.setattr(host, "_load", machine.loaded.append)
     monkeypatch.setattr(compiler, "build", machine.build)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: machine.device)
@@ -75,7 +77,7 @@ def arguments(tokens=3, tile=8, index=0, row_stride=256):
 def launched(machine):
     """The kernel's arguments of the one launch, by the compiler's names."""
     ((_, values),) = machine.launches
-    assert values[:9] == (1, 1, 1, STREAM + machine.launches[0][0], "function", "packed", None, None, None)
+    assert values[:9] == (1, 1, 1, STREAM + machine.launches[0][0], FUNCTION, "packed", None, None, None)
     assert len(values) == 9 + len(compiler.SIGNATURE)
     return dict(zip(compiler.SIGNATURE, values[9:], strict=True))
 
@@ -135,13 +137,14 @@ def test_a_wrong_argument_is_named_and_nothing_is_compiled_launched_or_written(m
         assert (call[output].tensor == -7).all()
 
 
-def test_prepare_compiles_both_variants_and_route_compiles_nothing_after_it(machine):
+def test_prepare_compiles_and_loads_both_variants_and_route_does_neither_after_it(machine):
     host.prepare()
+    assert machine.loaded == [FUNCTION] * 2
     assert machine.built == [(0, False, True, "sm_90a", ""), (0, True, True, "sm_90a", "")]
     host.prepare(True)
     for tokens, tile, row_stride in ((1, 1, 256), (8, 256, 1 << 20), (2, 16, 260)):
         host.route(**arguments(tokens, tile, row_stride=row_stride))
-    assert len(machine.built) == 2
+    assert len(machine.built) == len(machine.loaded) == 2
 
 
 def test_eight_threads_at_once_compile_a_variant_once(machine):
@@ -189,6 +192,14 @@ def test_compile_routing_compiles_anew_with_its_options(machine):
     first, second = (host.compile_routing(False, True, "maxnreg=64") for _ in range(2))
     assert first is not second
     assert machine.built == [(0, False, True, "sm_90a", "maxnreg=64")] * 2
+
+
+def test_a_variant_for_another_architecture_is_compiled_and_not_loaded(machine):
+    host.compile_routing(False, True, "arch=sm_90a")
+    assert len(machine.loaded) == 1
+    host.compile_routing(False, True, "arch=sm_120a")
+    assert len(machine.built) == 2
+    assert len(machine.loaded) == 1
 
 
 @pytest.mark.parametrize("function", [host.compile_routing, host.compiled_routing])
