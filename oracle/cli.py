@@ -70,7 +70,6 @@ def _parser() -> argparse.ArgumentParser:
 
     known = ", ".join(backends.names())
     every_b, every_tile = tuple(range(1, MAX_TOKENS + 1)), tuple(range(1, MAX_TILE + 1))
-    cores = len(os.sched_getaffinity(0))
     option("--backend", "NAME,...", ("cute", "triton"), _backends, f"of {known}; default cute,triton")
     one.add_argument(
         "--device", choices=("sim", "cuda", "cpu"), help="default: sim for the kernels, cpu for others"
@@ -88,7 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     per_family = f"problems of a selection family, default {DEFAULT_CASES}"
     option("--cases", "N", DEFAULT_CASES, partial(_number, low=1, high=10**9), per_family)
     option("--seed", "S", 0, partial(_number, low=0, high=2**64 - 1), "of all random problems, default 0")
-    option("--jobs", "N", cores, partial(_number, low=1, high=1024), "worker processes, default one a core")
+    option(
+        "--jobs",
+        "N",
+        None,
+        partial(_number, low=1, high=1024),
+        "worker processes, default one a core; 1 on cuda",
+    )
     one.add_argument("--json", type=Path, metavar="FILE", help="write verdict, versions and table there")
     one.set_defaults(command=_check)
 
@@ -174,7 +179,9 @@ def _check(options: argparse.Namespace) -> int:
     if options.json is not None and not options.json.parent.is_dir():
         print(f"python -m oracle check: --json: no folder {options.json.parent}", file=sys.stderr)
         return BAD_ARGUMENTS
-    result = check.run(plan, options.jobs, report.Reporter(), REPLAYS)
+    on_card = any(target.device == "cuda" for target in targets)
+    jobs = options.jobs or (1 if on_card else len(os.sched_getaffinity(0)))
+    result = check.run(plan, jobs, report.Reporter(), REPLAYS)
     print(report.table(result), report.LEGEND, report.verdict(result), sep="\n", flush=True)
     if options.json is not None:
         write_whole(options.json, report.as_json(result).encode())
@@ -214,5 +221,5 @@ def _list(options: argparse.Namespace) -> int:
     for name in backends.names():
         for device in backends.get(name).devices:
             reason = backends.unavailable(name, device)
-            print(f"{name:8} {device:5} {'ready' if reason is None else f'cannot run: {reason}'}")
+            print(f"{name:17} {device:5} {'ready' if reason is None else f'cannot run: {reason}'}")
     return PASS

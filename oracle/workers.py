@@ -40,8 +40,8 @@ class Workers:
         if self._jobs == 1:
             return self
         context = get_context("spawn")
-        # Ctrl-C reaches the whole foreground group: only the parent may react. The mask is inherited; Python's
-        # resource tracker is started first, since its start would lift the mask.
+        # Ctrl-C reaches the whole foreground group, but only the parent may react. The mask is inherited;
+        # Python's resource tracker is started first, since its start would lift the mask.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
