@@ -12,6 +12,7 @@ import numpy as np
 
 from oracle.compare import Mismatch
 from oracle.outcome import Finding, Result, Tally
+from oracle.peers import find
 from oracle.problem import Batch
 
 _SHOWN: Final = 6
@@ -223,4 +224,4 @@ def versions() -> dict[str, str]:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return found | find.versions()

@@ -49,13 +49,13 @@ def _simulate(batch: Batch, outputs: Outputs) -> None:
     kernel = vllm.kernel()
     program = _program()
     memory = ptxsim.Memory(launches=len(batch))
-    addresses = {
+    addresses: dict[str, Any] = {
         "gating_output_ptr": memory.add("logits", _rows(batch), writable=False, dependent=True),
         "bias_ptr": memory.add("bias", np.ascontiguousarray(batch.bias), writable=False),
         "topk_weights_ptr": memory.add("weights", outputs.weights, writable=True),
         "topk_ids_ptr": memory.add("ids", outputs.ids, writable=True),
     }
-    numbers = {
+    numbers: dict[str, Any] = {
         "is_padding_stride": np.int32(0),
         "num_tokens": np.int32(batch.tokens),
         "num_experts": np.int32(spec.NUM_EXPERTS),

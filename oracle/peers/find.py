@@ -37,15 +37,21 @@ class Peer:
 
 def missing(name: str) -> str | None:
     """Why the files of ``flashinfer`` or ``vllm`` cannot be had here, in one line; None if they can."""
-    named = os.environ.get(VARIABLE)
     try:
-        if named:
-            manifest.verified(Path(named), name)
-        else:
-            _installed(name)
+        _version(name)
     except CannotRunError as error:
         return str(error)
     return None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages whose kernels are here, by distribution."""
+    return {_DISTRIBUTIONS[name]: _version(name) for name in _DISTRIBUTIONS if missing(name) is None}
+
+
+def _version(name: str) -> str:
+    named = os.environ.get(VARIABLE)
+    return manifest.verified(Path(named), name).version if named else _installed(name)[1]
 
 
 @lru_cache(maxsize=4)

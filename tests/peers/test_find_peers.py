@@ -68,6 +68,15 @@ def test_an_installed_package_is_made_ready_once(tmp_path: Path):
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(".")] == []
 
 
+def test_the_versions_of_prepared_kernels_are_those_of_the_manifest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / build.VLLM_FILE).write_text("kernel = 1\n")
+    manifest.write(tmp_path, {"vllm": manifest.entry(tmp_path, "0.99", "a copy", (build.VLLM_FILE,))})
+    monkeypatch.setenv(find.VARIABLE, str(tmp_path))
+    assert find.versions() == {"vllm": "0.99"}
+
+
 def test_a_package_that_cannot_be_made_ready_leaves_nothing_behind(tmp_path: Path):
     with pytest.raises(OSError, match="nothing"):
         find.prepared("vllm", tmp_path / "nothing.py", "0.33.0", tmp_path / "cache")
