@@ -13,7 +13,7 @@ from spec.contract import check_prepare, check_route
 from spec.layout import metadata_size
 
 Routing = Callable[[Any, Any, Any, Any, Any, float, int, int, int], None]
-"""Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile), launches, checks nothing."""
+"""Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile); checks nothing."""
 
 _compiled: dict[tuple[int, bool, bool], Routing] = {}
 _loaded: set[tuple[int, bool, bool]] = set()
@@ -34,8 +34,8 @@ def route(
 ) -> None:
     """Route b tokens in one launch on the current stream of ``logits``' device (R1-R6, with metadata M1-M8).
 
-    The launch is programmatic dependent: the kernel reads ``bias`` before it waits for the kernels ahead of it
-    in the stream, so the kernel just before must not write ``bias``. All else is read and written after the wait.
+    The launch is programmatic dependent: the kernel reads ``bias`` before it waits for the kernels ahead
+    of it in the stream, so the kernel just before must not write ``bias``. All else comes after the wait.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The kernel: one CTA of 256 threads; a warp a token row, whose lane l holds experts 8 l .. 8 l + 7.
 
 Its stages have the names they have in the specification: score, select, weigh (`spec.selection`) and permute
-(`spec.permutation`). Their order in time is that of programmatic dependent launch: the bias, a weight complete
-long before, is read ahead of the wait for earlier kernels; logits and every global store come after it.
+(`spec.permutation`). Programmatic dependent launch orders them: the bias, a weight complete long before, is
+read ahead of the wait for earlier kernels; the logits and every global store come after it.
 """
 
 from itertools import pairwise
@@ -74,11 +74,11 @@ def ordered_key(key: Float32) -> Uint32:
 def select(
     keys: list[Uint32], lane: Int32, row_keys: Pointer, row_scores: Pointer, row_picks: Pointer
 ) -> tuple[Int32, Int32, Float32, Boolean]:
-    """R3: eight picks; return a pick's number, expert and score, and whether this lane is the one that found it.
+    """R3, R4: eight picks; return a pick's number, expert and score, and whether this lane found it.
 
-    Eight rounds: of the lanes that hold the largest key left, the lowest gives it up (lowest expert id first), and
-    leaves the key and the lane's first expert in shared memory. Then four lanes a pick look which of the eight
-    experts it was; where one lane gave several equal keys, the r-th such pick is the r-th such expert.
+    Eight rounds: of the lanes that hold the largest key left, the lowest gives it up (lowest expert id
+    first), and leaves the key and the lane's first expert in shared memory. Then four lanes a pick look which
+    of the eight experts it was; where one lane gave several equal keys, the r-th pick is the r-th expert.
     """
     first = lane * LANE_EXPERTS
     below = (Uint32(1) << Uint32(lane)) - 1

@@ -1,8 +1,8 @@
 """Inline PTX of the kernel: the operations whose bits, order or form the contract fixes.
 
-A float operation is one explicit PTX instruction (A1-A4), so that no compiler contracts or reorders it. Operations
-on memory keep their program order, which is what puts them before or after `dependency_wait`. Global addresses are
-integers: they are computed ahead of that wait.
+A float operation is one explicit PTX instruction (A1-A4), so that no compiler contracts or reorders it.
+Operations on memory keep their program order, which is what puts them before or after `dependency_wait`.
+Global addresses are integers, so that they can be computed ahead of that wait.
 """
 
 from typing import Any

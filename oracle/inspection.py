@@ -1,9 +1,10 @@
 """Reads PTX and SASS text for the float, ordering and load/store facts that tests state.
 
-Both texts become a `Listing`: instructions with their successors. What may happen before or after the wait for
-earlier kernels is a question of paths through it, not of the order of lines.
+Both texts become a `Listing`: instructions with their successors. What may happen before or after the wait
+for earlier kernels is a question of paths through it, not of the order of lines.
 """
 
+import heapq
 import importlib.util
 import re
 import shutil
@@ -160,7 +161,7 @@ def disassemble(cubin: bytes) -> str:
 
 
 def contractible(listing: Listing) -> list[str]:
-    """Return the PTX float operations that a compiler may fuse, or has: add, sub, mul without .rn, any fma."""
+    """Return PTX float operations that a compiler may fuse, or has: add, sub, mul without .rn, any fma."""
     found = []
     for instruction in listing:
         name, *modifiers = instruction.opcode.split(".")
@@ -245,9 +246,11 @@ def _reached(listing: Listing, wait: str) -> tuple[set[int], set[int]]:
 def _flow(listing: Listing, step: Callable[[Instruction, _Roots], _Roots]) -> list[_Roots]:
     """Return what each register may come from ahead of each instruction; ``step`` says what one changes."""
     known: list[_Roots] = [{} for _ in listing]
-    queue = deque(range(len(listing)))
-    while queue:
-        place = queue.popleft()
+    heap = list(range(len(listing)))  # the lowest first: code without loops takes one pass
+    waiting = set(heap)
+    while heap:
+        place = heapq.heappop(heap)
+        waiting.remove(place)
         instruction = listing[place]
         made = step(instruction, known[place])
         after = dict(known[place])
@@ -260,8 +263,9 @@ def _flow(listing: Listing, step: Callable[[Instruction, _Roots], _Roots]) -> li
                 if not origins <= merged.get(register, _NOTHING):
                     merged[register] = merged.get(register, _NOTHING) | origins
                     changed = True
-            if changed:
-                queue.append(successor)
+            if changed and successor not in waiting:
+                waiting.add(successor)
+                heapq.heappush(heap, successor)
     return known
 
 

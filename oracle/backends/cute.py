@@ -24,7 +24,7 @@ PARAMETERS: Final = {
     "count": 4,
     "tile": 4,
 }
-"""The kernel's parameters in order, and their sizes in bytes; the variant without metadata lacks ``metadata``."""
+"""The kernel's parameters in order, and their sizes in bytes; without metadata there is no ``metadata``."""
 
 
 class Cute:
@@ -67,7 +67,7 @@ def _simulate(batch: Batch, outputs: Outputs) -> None:
         "count": nothing,
         "tile": nothing,
     }
-    if batch.ranges is not None:
+    if batch.ranges is not None and outputs.metadata is not None:
         values["metadata"] = memory.add("metadata", outputs.metadata, writable=True).address
         values |= {"offset": batch.ranges.offset, "count": batch.ranges.count, "tile": batch.ranges.tile}
     ptxsim.launch(

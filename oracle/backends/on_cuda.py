@@ -21,20 +21,24 @@ def missing_device() -> str | None:
     return None if torch.cuda.is_available() else "torch sees no CUDA device"
 
 
-def route_each(route: Callable[..., None], batch: Batch, outputs: Outputs) -> None:
-    """Call ``route`` once a problem on CUDA copies of its tensors, and copy the outputs back.
+def route_each(
+    route: Callable[..., None], batch: Batch, outputs: Outputs, device: str = "cuda"
+) -> None:
+    """Call ``route`` once a problem on copies of its tensors, and copy the outputs back.
 
     Parameters
     ----------
     route
-        The function of the door, for CUDA tensors.
+        The function of the door.
     batch, outputs
         The problems and their poisoned outputs, which are also what the device's buffers start from.
+    device
+        Where the copies lie.
     """
     import torch
 
     def upload(array: Any) -> Any:
-        return torch.from_numpy(array).cuda()
+        return torch.from_numpy(array).to(device, copy=True)
 
     logits, bias, ids, weights = (upload(a) for a in (batch.logits, batch.bias, outputs.ids, outputs.weights))
     metadata = None
@@ -42,7 +46,7 @@ def route_each(route: Callable[..., None], batch: Batch, outputs: Outputs) -> No
         problems, size = outputs.metadata.shape
         words = ALIGNMENT // _WORD_BYTES
         pitch = -(-size // words) * words  # every problem's buffer starts on 16 bytes
-        metadata = torch.empty((problems, pitch), dtype=torch.int32, device="cuda")[:, :size]
+        metadata = torch.empty((problems, pitch), dtype=torch.int32, device=device)[:, :size]
         metadata.copy_(torch.from_numpy(outputs.metadata))
     for place in range(len(batch)):
         rows = _with_stride(logits[place], int(batch.row_stride[place]))
