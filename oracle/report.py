@@ -121,7 +121,7 @@ def failure(finding: Finding) -> str:
 def _word(mismatch: Mismatch) -> str:
     place = "".join(f"[{i}]" for i in mismatch.index)
     expected, actual = (_value(word, mismatch.field) for word in (mismatch.expected, mismatch.actual))
-    return f"{mismatch.clause:5} {mismatch.field}{place}: expected {expected}, got {actual}"
+    return f"{mismatch.clause:5} {mismatch.field}{place}: expected {expected}, actual {actual}"
 
 
 def _value(word: int, field: str) -> str:

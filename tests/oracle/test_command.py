@@ -112,7 +112,7 @@ def test_a_mismatch_exits_1_with_a_replay_file_that_replays_it(plant, capsys):
     line = next(line for line in printed.splitlines() if "again: " in line)
     command = line.split("again: python -m oracle ")[1].split()
     assert cli.main(command) == 1
-    assert "got 0x0000012c (300)" in capsys.readouterr().out
+    assert "actual 0x0000012c (300)" in capsys.readouterr().out
 
 
 def test_two_workers_give_the_numbers_of_one(capsys):

@@ -155,7 +155,7 @@ def test_a_fault_in_one_problem_of_one_family_is_counted_once_and_told_with_all_
 def test_expected_and_actual_are_told_in_hex_and_decimal(found):
     _, printed = found(write("padded_tokens", 0, -2))
     assert "M5    padded_tokens[0]: expected 0x000000" in printed
-    assert "got 0xfffffffe (-2)" in printed
+    assert "actual 0xfffffffe (-2)" in printed
 
 
 def test_two_backends_that_share_a_fault_are_said_to_agree_and_others_not(plant, found):

@@ -65,7 +65,7 @@ def test_a_problem_that_is_still_wrong_prints_its_difference_with_exit_1(plant, 
     code, printed = replayed(replay.save(finding("faulty"), tmp_path), capsys)
     assert code == 1
     assert "MISMATCH faulty on cpu: R3\n  R3    ids[0][0]: expected 0x" in printed.out
-    assert "got 0xffffffff (-1)" in printed.out
+    assert "actual 0xffffffff (-1)" in printed.out
 
 
 def test_outputs_that_the_specification_no_longer_gives_are_said_to_be_old(tmp_path, capsys):
