@@ -1,4 +1,4 @@
-"""Compiles the CUDA C++ of this package: with nvcc for the card, with the host's C++ for the tests of its models.
+"""Compiles the CUDA C++ of this package: with nvcc for the card, with the host's C++ for its tests.
 
 Sizes, offsets and constants reach the sources through a header generated from `spec`, so that none is
 restated there.

@@ -184,7 +184,7 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
         rows.append(_row(operation, report, time.perf_counter() - start))
         row = rows[-1]
         print(
-            f"{operation.clause} {operation.ptx:20} {report.tested:>13,} inputs  {report.mismatches:,} differ",
+            f"{operation.clause} {operation.ptx:20} {report.tested:>13,} inputs {report.mismatches:,} differ",
             flush=True,
         )
         for a, b, got, want in row["first"]:

@@ -59,11 +59,13 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def missing() -> str | None:
-    """Why there is no card here that the kernels run on, in one line; None if there is. Creates no context."""
+    """Why there is no card here for the kernels, in one line; None if there is. Creates no context."""
     try:
         if int(call("cuDeviceGetCount")) == 0:
             return "the CUDA driver sees no device"
-        major, minor = _attributes(call("cuDeviceGet", 0), "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR")
+        major, minor = _attributes(
+            call("cuDeviceGet", 0), "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"
+        )
     except CardError as error:
         return str(error)
     if major < MINIMUM_CAPABILITY:
@@ -72,7 +74,7 @@ def missing() -> str | None:
 
 
 def share(worker: int) -> None:
-    """Let this process, which is worker number ``worker`` and has not touched CUDA yet, see one of the GPUs alone."""
+    """Let this process, worker number ``worker``, see one GPU alone; it must not have touched CUDA yet."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = [str(index) for index in range(_nvml_count())] if listed is None else listed.split(",")
     if len(gpus) > 1:
@@ -93,7 +95,8 @@ def _nvml_count() -> int:
 def _attributes(number: Any, *names: str) -> list[int]:
     known = driver().CUdevice_attribute
     return [
-        int(call("cuDeviceGetAttribute", getattr(known, f"CU_DEVICE_ATTRIBUTE_{name}"), number)) for name in names
+        int(call("cuDeviceGetAttribute", getattr(known, f"CU_DEVICE_ATTRIBUTE_{name}"), number))
+        for name in names
     ]
 
 
@@ -137,7 +140,12 @@ def load(code: bytes, entry: str, dynamic_shared: int = 0) -> Any:
 
 
 def launch(
-    function: Any, params: Sequence[bytes], threads: int, shared: int = 0, stream: int = 0, dependent: bool = False
+    function: Any,
+    params: Sequence[bytes],
+    threads: int,
+    shared: int = 0,
+    stream: int = 0,
+    dependent: bool = False,
 ) -> None:
     """Launch one CTA.
 
@@ -173,7 +181,7 @@ def launch(
 
 
 class Memory:
-    """Room for an array in the card's memory; with ``filled`` it starts as the array's copy, else uninitialised."""
+    """Room for an array in the card's memory; with ``filled`` it starts as a copy, else uninitialised."""
 
     def __init__(self, array: npt.NDArray[Any], filled: bool = True) -> None:
         current()

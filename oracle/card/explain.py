@@ -39,7 +39,7 @@ def batch(point: int, problem: int) -> Batch:
 
 
 def explain(backend: str, example: Any) -> str:
-    """Return what is wrong at the point of ``example``, a record of sweep.cu, and the line that replays it."""
+    """Return what is wrong at the point of sweep.cu's record ``example``, and the line that replays it."""
     alone = batch(example.point, example.problem)
     unit, r = divmod(example.point, RANGES)
     offset, count = (int(x) for x in ranges()[r])

@@ -1,7 +1,7 @@
 """Every point of the metadata's domain, and the routing problems that the points take.
 
 A point is (b, tile, offset, count); its number is ``((b - 1) * 256 + tile - 1) * 32,896 + r``, r
-numbering the expert ranges. Point p takes problem ``mix(p) mod 4,096`` of its b, where ``mix`` is that of portable.h.
+numbering the expert ranges. Point p takes problem ``mix(p) mod 4,096`` of its b, with portable.h's ``mix``.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """compute-sanitizer over both backends: every variant, b 1 to 8, five tiles; zero reports are expected.
 
-Each tool first runs kernels with a planted fault of its kind, which it must report: a sanitizer that finds nothing
-because it saw nothing fails the run.
+Each tool first runs a kernel with a planted fault of its kind, which it must report: a tool that finds
+nothing because it saw nothing fails the run.
 """
 
 import argparse
@@ -44,7 +44,10 @@ def _run(tool: str, what: str) -> tuple[str, str, subprocess.CompletedProcess[st
 
 def run(tools: tuple[str, ...], jobs: int) -> dict[str, Any]:
     """Run every tool on the planted faults and on both backends; return the record of the run."""
-    if shutil.which("compute-sanitizer") is None and not Path("/usr/local/cuda/bin/compute-sanitizer").exists():
+    if (
+        shutil.which("compute-sanitizer") is None
+        and not Path("/usr/local/cuda/bin/compute-sanitizer").exists()
+    ):
         raise device.CardError("no compute-sanitizer on PATH or in /usr/local/cuda/bin")
     card = device.card()
     print(f"{card.name}, driver {card.driver}", flush=True)
@@ -59,7 +62,9 @@ def run(tools: tuple[str, ...], jobs: int) -> dict[str, Any]:
             number = reports(output)
             launches = _LAUNCHES.search(output)
             if number is None or (launches is None and what in BACKENDS):
-                raise device.CardError(f"{tool} on {what} ended with code {done.returncode}:\n{output[-3000:]}")
+                raise device.CardError(
+                    f"{tool} on {what} ended with code {done.returncode}:\n{output[-3000:]}"
+                )
             print(f"{tool:10} {what:22} {number} reports, {seconds:.0f} s", flush=True)
             if what in BACKENDS:
                 rows.append({"tool": tool, "backend": what, "launches": int(launches[1]) if launches else 0,

@@ -103,7 +103,7 @@ def _function(kernel: Kernel) -> Any:
 
 
 def run_backend(backend: str) -> int:
-    """Launch every variant at every b, with metadata at every tile and range; check ids; return the launches."""
+    """Launch every variant at every b, with metadata at every tile and range; return the launches."""
     arch = f"{device.card().arch}a"
     random = np.random.default_rng(1)
     bias = (random.standard_normal(spec.NUM_EXPERTS) * 0.05).astype(np.float32)

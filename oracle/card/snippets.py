@@ -1,7 +1,7 @@
 """A small kernel for every instruction form of the simulator: operands in, one instruction, results out.
 
-Thread t finds operand i in the 32 bytes at ``in + (i * THREADS + t) * 32`` and leaves result i at the same place of
-``out``. Forms that need more than operands and results (shared memory, barriers, labels) have a frame of their own.
+Thread t finds operand i in the 32 bytes at ``in + (i * THREADS + t) * 32`` and leaves result i at the same
+place of ``out``. Forms that need more than operands and results (shared memory, barriers, labels) have own frames.
 """
 
 import re
@@ -75,7 +75,11 @@ class _Frame:
         register = self.register(kind)
         if kind == "pred":
             word = self.register("b32")
-            self.add(f"ld.global.b32 {word}, {at};", f"and.b32 {word}, {word}, 1;", f"setp.ne.s32 {register}, {word}, 0;")
+            self.add(
+                f"ld.global.b32 {word}, {at};",
+                f"and.b32 {word}, {word}, 1;",
+                f"setp.ne.s32 {register}, {word}, 0;",
+            )
         else:
             self.add(f"ld.global.{kind} {register}, {at};")
         return register
@@ -105,7 +109,8 @@ class _Frame:
             f".reg .{kind} %{letter}<{self._count[kind] + 1}>;" for kind, letter in _REGISTERS.items()
         ]
         head = [
-            f".visible .entry {entry}(.param .u64 source, .param .u64 target, .param .align 16 .b8 blob[32]) {{",
+            f".visible .entry {entry}(",
+            ".param .u64 source, .param .u64 target, .param .align 16 .b8 blob[32]) {",
             *registers,
             ".reg .b64 %in, %out, %at;",
             ".reg .b32 %thread, %base, %mine, %peer;",
@@ -133,7 +138,12 @@ def register_kind(kind: str) -> str:
 
 
 def _types(name: str) -> list[str]:
-    known = {f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)} | {"f32", "f64", "pred", "bf16"}
+    known = {f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)} | {
+        "f32",
+        "f64",
+        "pred",
+        "bf16",
+    }
     return [part for part in name.split(".") if part in known]
 
 

@@ -1,4 +1,4 @@
-"""The frames of forms that are more than operands and results: warps, barriers, fences, control flow, addresses."""
+"""The frames of forms that are more than operands and results: warps, barriers, control flow, addresses."""
 
 from collections.abc import Callable
 from typing import Final
@@ -78,14 +78,14 @@ def _activemask(frame: Frame, name: str) -> None:
 
 
 def _barrier(frame: Frame, name: str) -> None:
-    """Words go to another thread through shared memory: the peer is in another warp, or for a warp's barrier in its own."""
+    """Pass words through shared memory to another warp, or for a warp's barrier to another of its lanes."""
     word = frame.operand("b32", "b32")
     frame.add(f"st.shared.b32 [%mine], {word};")
     distance = 7 if "warp" in name else 100
     if "warp" in name:
         frame.add(f"{name} {_ALL};")
     elif "arrive" in name:
-        # The first half only writes and arrives; the second half waits for both and reads the first half's words.
+        # The first half only writes and arrives; the second half waits for both and reads those words.
         late = frame.register("pred")
         wait = name.replace("arrive", "sync")
         frame.add(
@@ -119,7 +119,7 @@ def _fence(frame: Frame, name: str) -> None:
 
 
 def _branch(frame: Frame, name: str) -> None:
-    """A loop whose trips differ from lane to lane, or, where the branch is uniform, do not."""
+    """Loop, each lane as often as its operand says, or all alike where the branch is uniform."""
     trips, sum_, more = frame.operand("b32", "trips"), frame.register("b32"), frame.register("pred")
     if name.endswith("uni"):
         frame.add(f"mov.u32 {trips}, 9;")
@@ -151,7 +151,11 @@ def _matrix(frame: Frame, name: str) -> None:
     for i, word in enumerate(frame.quads("b64")):
         frame.add(f"st.shared.b64 [%mine+{8 * i}], {word};")
     row = frame.operand("b32", "row" if name.startswith("ld") else "own-row")
-    frame.add("bar.sync 0;", f"and.b32 %peer, %thread, {THREADS - _WARP};", f"mad.lo.u32 %peer, %peer, {SLOT}, %base;")
+    frame.add(
+        "bar.sync 0;",
+        f"and.b32 %peer, %thread, {THREADS - _WARP};",
+        f"mad.lo.u32 %peer, %peer, {SLOT}, %base;",
+    )
     frame.add(f"mad.lo.u32 %peer, {row}, 16, %peer;")
     if name.startswith("ld"):
         registers = [frame.register("b32") for _ in range(count)]
@@ -172,7 +176,7 @@ def _matrix(frame: Frame, name: str) -> None:
 
 
 def _address(frame: Frame, name: str) -> None:
-    """A word goes out through an address of one kind and comes back through one of the other."""
+    """Write a word through an address of one kind and read it through one of the other."""
     space = name.split(".")[-2]
     word, back, address = frame.operand("b32", "b32"), frame.register("b32"), frame.register("b64")
     turned = frame.register("b64")

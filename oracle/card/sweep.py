@@ -1,4 +1,4 @@
-"""Every point (b, tile, offset, count) of the metadata's domain, on every backend, on the card: 67,371,008 points.
+"""All 67,371,008 points (b, tile, offset, count) of the metadata's domain, on every backend, on the card.
 
 Each point is one launch of the very cubin that `route` launches, as a programmatic dependent launch, into its
 own poisoned slot; one comparison kernel a (b, tile) then looks at every word, those that must stay untouched
@@ -101,8 +101,10 @@ class Ledger:
     def append(self, line: dict[str, Any]) -> None:
         """Add a finished shard."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        cut_off = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line | {"kernels": self._fingerprints, "seed": SEED}) + "\n")
+            text = json.dumps(line | {"kernels": self._fingerprints, "seed": SEED})
+            file.write(("\n" if cut_off else "") + text + "\n")
 
 
 def prepare(tokens: int) -> Prepared:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 NAMES: Final = ("rcp", "ex2_pos", "ex2_neg")
-"""``rcp.approx.ftz(1 + x)``, ``ex2.approx.ftz(x)``, ``ex2.approx.ftz(-x)`` for x = m / 2^23, m = 0 .. 2^23 - 1."""
+"""``rcp.approx.ftz(1 + x)``, ``ex2.approx.ftz(x)``, ``ex2.approx.ftz(-x)`` for x = m / 2^23, m < 2^23."""
 
 U32 = npt.NDArray[np.uint32]
 

@@ -1,18 +1,17 @@
-"""The tests of tests/card with their record in evidence/; further arguments go to pytest."""
+"""The tests marked ``card`` with their record in evidence/; further arguments go to pytest."""
 
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from xml.etree import ElementTree
 
 from oracle import evidence
 from oracle.card import device
 
-WORKERS: Final = "4"
-FOLDER: Final = "tests/card"
+WORKERS: Final = "8"
 
 
 def counts(report: str) -> dict[str, int]:
@@ -22,7 +21,11 @@ def counts(report: str) -> dict[str, int]:
     def total(name: str) -> int:
         return sum(int(suite.get(name, 0)) for suite in suites)
 
-    return {"tests": total("tests"), "failed": total("failures") + total("errors"), "skipped": total("skipped")}
+    return {
+        "tests": total("tests"),
+        "failed": total("failures") + total("errors"),
+        "skipped": total("skipped"),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,13 +40,14 @@ def main(arguments: list[str] | None = None) -> int:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.xml"
-        line = [sys.executable, "-m", "pytest", "-n", WORKERS, "-p", "no:cacheprovider", FOLDER]
-        done = subprocess.run([*line, *given, f"--junitxml={file}"], check=False)
+        line = [sys.executable, "-m", "pytest", "-m", "card", "-n", WORKERS, "-p", "no:cacheprovider"]
+        line += ["--continue-on-collection-errors", f"--junitxml={file}"]
+        done = subprocess.run([*line, *given], cwd=evidence.ROOT, check=False)
         if not file.exists():
             return done.returncode or 3
         found = counts(file.read_text(encoding="utf-8"))
     passed = done.returncode == 0 and found["tests"] > 0
-    record = {"verdict": "pass" if passed else "fail", **found, "arguments": given}
+    record: dict[str, Any] = {"verdict": "pass" if passed else "fail", **found, "arguments": given}
     record["seconds"] = round(time.perf_counter() - start, 1)
     print(f"evidence: {evidence.write('test', record)}")
     return done.returncode

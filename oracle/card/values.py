@@ -10,9 +10,10 @@ from oracle.card.snippets import SLOT, THREADS, Snippet
 U64 = npt.NDArray[np.uint64]
 WARP: Final = 32
 _F32: Final = (
-    0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x3F7FFFFF, 0x3F000000, 0x40000000, 0x42FE0000, 0x43000000,
-    0x4B000000, 0x4B7FFFFF, 0x4F000000, 0x4EFFFFFF, 0x4F800000, 0x5F000000, 0x5F800000, 0x7E800000, 0x7E800001,
-    0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x3FC00000, 0x40200000, 0x00800001, 0x42FC0000,
+    0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x3F7FFFFF, 0x3F000000, 0x40000000,
+    0x42FE0000, 0x43000000, 0x4B000000, 0x4B7FFFFF, 0x4F000000, 0x4EFFFFFF, 0x4F800000, 0x5F000000,
+    0x5F800000, 0x7E800000, 0x7E800001, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF,
+    0x3FC00000, 0x40200000, 0x00800001, 0x42FC0000,
 )  # fmt: skip
 _F64: Final = (
     0, 1, 0x10000000000000, 0x3FF0000000000000, 0x3FF0000000000001, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000,
@@ -28,7 +29,7 @@ def make(snippet: Snippet, launches: int, seed: int) -> npt.NDArray[np.uint8]:
     slots = random.integers(0, 1 << 64, shape, np.uint64)
     for number, role in enumerate(snippet.roles):
         slots[:, number, :, 0] = _words(role, random, slots[:, 0, :, 0])
-    return slots.reshape(launches, -1).view(np.uint8)
+    return np.asarray(slots.reshape(launches, -1).view(np.uint8))
 
 
 def _words(role: str, random: Any, first: U64) -> U64:

@@ -52,7 +52,9 @@ class OnCard:
     def wrong(self) -> int:
         """How many output words differ, those that must stay poisoned included."""
         differing = int((self.ids.cpu().numpy() != self.want_ids).sum())
-        differing += int((self.weights.cpu().numpy().view(np.int32) != self.want_weights.view(np.int32)).sum())
+        differing += int(
+            (self.weights.cpu().numpy().view(np.int32) != self.want_weights.view(np.int32)).sum()
+        )
         if self.metadata is not None:
             differing += int((self.metadata.cpu().numpy() != self.want_metadata).sum())
         return differing
@@ -97,7 +99,7 @@ def make():
 
 @pytest.fixture
 def script(backend):
-    """Run a script of tests/card/scripts for the backend in a process of its own, and return what it printed."""
+    """Run a script of tests/card/scripts for the backend in its own process, and return what it printed."""
 
     def run(name: str, *arguments: str) -> str:
         line = [sys.executable, str(SCRIPTS / f"{name}.py"), backend, *arguments]

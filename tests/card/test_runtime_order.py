@@ -1,6 +1,6 @@
-"""Programmatic dependent launch: `route` may start early, but reads and writes only after the kernel before it.
+"""Programmatic dependent launch: `route` may start early, but waits for the kernel before it to end.
 
-The kernel before it is `late`: it lets its dependents launch at once, spins, and only then copies words. `hasty` is a
+That kernel is `late`: it lets its dependents launch at once, spins, and only then copies words. `hasty` is a
 dependent that does not wait: it shows that the tests could fail.
 """
 

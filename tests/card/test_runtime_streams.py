@@ -62,7 +62,9 @@ def test_two_streams_at_once_each_get_their_own_results(host, make):
 def test_eight_threads_at_once_each_get_their_own_results(host, make):
     import torch
 
-    problems = [[problem(make, 50 * thread + seed, 1 + seed % 8) for seed in range(50)] for thread in range(8)]
+    problems = [
+        [problem(make, 50 * thread + seed, 1 + seed % 8) for seed in range(50)] for thread in range(8)
+    ]
     torch.cuda.synchronize()
     start, failures = threading.Barrier(8), []
 

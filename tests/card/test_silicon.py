@@ -16,7 +16,6 @@ GROUPS = sorted({silicon.group(name) for name in SNIPPETS})
 DEVICES = ["sim", pytest.param("cuda", marks=pytest.mark.card)]
 PROGRAMS = 240
 BATCH = 12
-# What this hardware defines otherwise than the simulator, by form: none is known.
 
 
 def ours(name):
@@ -24,14 +23,16 @@ def ours(name):
 
 
 def compare(snippets, device, seed):
-    """Return what differs between two runs of each kernel: the simulator's and the card's, or two of the simulator."""
+    """Return what differs between the simulator's results and the card's, or between two of the simulator."""
     on_card = silicon.OnCard(list(snippets.values())) if device == "cuda" else None
     found = []
     for number, (name, snippet) in enumerate(snippets.items()):
         operands = values.make(snippet, silicon.LAUNCHES, seed + number)
         blob = silicon.blob_of(seed + number)
         simulated = silicon.simulate(snippet, operands, blob)
-        other = on_card.run(snippet, operands, blob) if on_card else silicon.simulate(snippet, operands, blob, 5)
+        other = (
+            on_card.run(snippet, operands, blob) if on_card else silicon.simulate(snippet, operands, blob, 5)
+        )
         assert simulated.any(), f"{name} leaves nothing but zeros"
         found += silicon.differences(name, snippet, operands, simulated, other)
     return found

@@ -35,7 +35,10 @@ for _ in range(5):
         graph.replay()
         want_ids, want_weights = spec.route(values, bias_values, 2.5, renormalize)
         assert (ids.cpu().numpy() == want_ids).all(), (renormalize, tile)
-        assert (weights.cpu().numpy().view(np.int32) == want_weights.view(np.int32)).all(), (renormalize, tile)
+        assert (weights.cpu().numpy().view(np.int32) == want_weights.view(np.int32)).all(), (
+            renormalize,
+            tile,
+        )
         if metadata is not None:
             want = np.full(spec.metadata_size(tile), -7, np.int32)
             spec.write_metadata(want, want_ids, 32, 128, tile)

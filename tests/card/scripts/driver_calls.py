@@ -1,4 +1,4 @@
-"""After prepare: what the driver is asked for over a grid of arguments. CUPTI tells of every call and every load."""
+"""After prepare: what the driver is asked for over a grid of arguments; CUPTI tells of all calls and loads."""
 
 import ctypes
 import importlib
@@ -25,8 +25,14 @@ def cupti():
     """The first CUPTI that loads, of torch's, the toolkit's and Triton's."""
     triton = Path(importlib.import_module("triton").__file__).parent
     site = Path(torch.__file__).parents[1]
-    places = [*site.glob("nvidia/*/lib/libcupti.so.1*"), *Path("/usr/local").glob("cuda*/extras/CUPTI/lib64/libcupti.so")]
-    places += [*Path("/usr/local").glob("cuda*/lib64/libcupti.so*"), *triton.glob("backends/nvidia/lib/cupti*/libcupti.so*")]
+    places = [
+        *site.glob("nvidia/*/lib/libcupti.so.1*"),
+        *Path("/usr/local").glob("cuda*/extras/CUPTI/lib64/libcupti.so"),
+    ]
+    places += [
+        *Path("/usr/local").glob("cuda*/lib64/libcupti.so*"),
+        *triton.glob("backends/nvidia/lib/cupti*/libcupti.so*"),
+    ]
     for place in places:
         try:
             return ctypes.CDLL(str(place))
@@ -69,7 +75,16 @@ raw_ids = torch.empty(80, dtype=torch.int32, device="cuda")
 raw_weights = torch.empty(80, device="cuda")
 raw_metadata = torch.empty(spec.metadata_size(256) + 8, dtype=torch.int32, device="cuda")
 shapes = [(1, 256), (2, 2**31 + 4), (3, 0), (5, 260), (8, 256), (8, 1024)]
-tiles = [(0, 0, 0), (1, 0, 256), (1, 255, 1), (3, 16, 16), (8, 5, 3), (16, 0, 1), (192, 128, 128), (256, 1, 255)]
+tiles = [
+    (0, 0, 0),
+    (1, 0, 256),
+    (1, 255, 1),
+    (3, 16, 16),
+    (8, 5, 3),
+    (16, 0, 1),
+    (192, 128, 128),
+    (256, 1, 255),
+]
 scales = [1.0, 1, 2.5, float("inf"), 1e300, np.float32(3)]
 shifts = [0, 1, 2, 4]  # elements: ids and weights lie on 4, 8 or 16 bytes
 problems, wanted = [], []
@@ -87,7 +102,9 @@ launches = 0
 for tokens, values, logits in problems:
     for row in range(tokens if logits.stride(0) else 1):
         logits[row].copy_(torch.from_numpy(values[row]))
-    for (tile, offset, count), scale, shift, renormalize in itertools.product(tiles, scales, shifts, (False, True)):
+    for (tile, offset, count), scale, shift, renormalize in itertools.product(
+        tiles, scales, shifts, (False, True)
+    ):
         ids = raw_ids[shift : shift + 8 * tokens].view(tokens, 8)
         weights = raw_weights[shift : shift + 8 * tokens].view(tokens, 8)
         metadata = raw_metadata[4 * (shift % 2) :] if tile else None
@@ -101,7 +118,9 @@ for tokens, values, logits in problems:
         # A launch through the runtime also shows as one of the driver.
         through = [sum(calls[name] for name in calls if name.startswith(kind)) for kind in LAUNCHES]
         assert through in ([1, 0], [1, 1], [0, 1]), dict(calls)
-        bad = [name for name in calls if any(word in name for word in FORBIDDEN) or name == "a module was loaded"]
+        bad = [
+            name for name in calls if any(word in name for word in FORBIDDEN) or name == "a module was loaded"
+        ]
         assert not bad, f"{bad} for tile {tile}, scale {scale}, stride {logits.stride(0)}"
         if launches % 7 == 0:
             want_ids, want_weights = spec.route(values, bias_values, scale, renormalize)
