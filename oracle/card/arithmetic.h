@@ -3,7 +3,8 @@
 #include "generated.h"
 #include "portable.h"
 
-// The special function unit's integers, as `spec.arithmetic` holds them: C0 * 2^13 + bias, C1, C2 of each segment.
+// The special function unit's integers, as `spec.arithmetic` holds them, of each segment: C0 * 2^13 + bias +
+// origin * 2^15, where the result bits are origin + y; C1; C2.
 struct Unit {
     int64_t ex2[3][64];
     int64_t rcp[3][128];
@@ -50,7 +51,7 @@ BOTH float ex2_approx_ftz(const Unit& unit, float x) {
         n = f ? -n - 1 : -n;
         f = f ? ~f & FRACTION : 0;
     }
-    int32_t word = int32_t(ONE + interpolate(unit.ex2, f, 17)) + n * int32_t(LEAST_NORMAL);
+    int32_t word = int32_t(interpolate(unit.ex2, f, 17)) + n * int32_t(LEAST_NORMAL);
     return float_of(word < int32_t(LEAST_NORMAL) ? 0u : uint32_t(word));
 }
 
@@ -60,7 +61,7 @@ BOTH float rcp_approx(const Unit& unit, float x) {
     if (x != x) return float_of(NAN_BITS);
     if ((word & EXPONENT) == 0) return float_of(sign | EXPONENT);
     if ((word & EXPONENT) == EXPONENT) return float_of(sign);
-    int32_t y = int32_t(interpolate(unit.rcp, word & FRACTION, 16) + TWO_TO_126) - int32_t(word & EXPONENT);
+    int32_t y = int32_t(interpolate(unit.rcp, word & FRACTION, 16)) - int32_t(word & EXPONENT);
     return float_of(sign | (y < int32_t(LEAST_NORMAL) ? 0u : uint32_t(y)));
 }
 

@@ -1,4 +1,4 @@
-"""After prepare: what the driver is asked for over a grid of arguments; CUPTI tells of all calls and loads."""
+"""After prepare: what the driver is asked for over a grid of arguments, as CUPTI tells it."""
 
 import ctypes
 import importlib
