@@ -1,7 +1,7 @@
 """A small kernel for every instruction form of the simulator: operands in, one instruction, results out.
 
-Thread t finds operand i in the 32 bytes at ``in + (i * THREADS + t) * 32`` and leaves result i at that place of
-``out``. Forms that need more than that (shared memory, barriers, labels) have frames of their own.
+Thread t finds operand i in the 32 bytes at ``in + (i * THREADS + t) * 32`` and leaves result i at that place
+of ``out``. Forms that need more than that (shared memory, barriers, labels) have frames of their own.
 """
 
 import re
