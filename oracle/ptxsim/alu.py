@@ -111,8 +111,8 @@ def extract_field(a: Array, b: Array, c: Array) -> Array:
     position = (b & np.uint32(255)).astype(kind)
     length = np.minimum(c & np.uint32(255), np.uint32(width)).astype(kind)
     unsigned = a.view(kind)
-    ones = ~kind.type(0)
-    mask = ~(ones << length)
+    inside = np.minimum(length, kind.type(width) - np.minimum(position, kind.type(width)))
+    mask = ~(~kind.type(0) << inside)
     value = (unsigned >> position) & mask
     if a.dtype.kind == "u":
         return np.asarray(value)

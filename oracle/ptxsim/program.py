@@ -145,7 +145,10 @@ class Program:
         kind: dict[int, str] = {}
         for index, (instruction, form) in enumerate(zip(self.code, self.forms, strict=True)):
             written = [o for o in form.written(instruction) if isinstance(o, Register)]
-            if not form.pure or instruction.guard or any(writes[r.index] != 1 for r in written):
+            if instruction.guard or any(writes[r.index] != 1 for r in written):
+                continue
+            if not form.pure:
+                self._shuffled_constant(index)
                 continue
             classes = self._operand_classes(instruction, form, kind)
             if classes is None or classes == {"cta", "thread"}:
@@ -157,6 +160,21 @@ class Program:
                 kind.update((register.index, found) for register in written)
                 (self.per_cta if found == "cta" else self.per_thread).append(index)
             self.invariant.add(index)
+
+    def _shuffled_constant(self, index: int) -> None:
+        """A shuffle of a constant gives that constant: the rendezvous stays, the result is known."""
+        instruction = self.code[index]
+        if not instruction.opcode.startswith("shfl.sync.") or not isinstance(instruction.operands[0], Register):
+            return
+        known = self.emitter().immediate(instruction.operands[1])
+        if known is not None and self._full_mask(index):
+            self.constants[instruction.operands[0].index] = known
+            self.invariant.add(index)
+
+    def _full_mask(self, index: int) -> bool:
+        """Return whether a collective's member mask is known to be the whole warp."""
+        mask = self.emitter().immediate(self.member_mask(index))
+        return mask is not None and mask.bits & ops_collective.FULL_MASK == ops_collective.FULL_MASK
 
     def _operand_classes(self, instruction: Instruction, form: Form, kind: dict[int, str]) -> set[str] | None:
         """Return which of cta and thread an instruction's operands depend on; ``None`` if on anything else."""
@@ -254,8 +272,7 @@ class Program:
             if instruction.guard:
                 continue
             if form.kind == "collective":
-                mask = self.emitter().immediate(self.member_mask(index))
-                if mask is not None and mask.bits & ops_collective.FULL_MASK == ops_collective.FULL_MASK:
+                if self._full_mask(index):
                     found.add(index)
             elif form.kind == "barrier" and "sync" in instruction.opcode and len(instruction.operands) == 1 \
                     and self.emitter().immediate(instruction.operands[0]) is not None:
