@@ -22,6 +22,8 @@ _STRIDES = (
 
 def _strided_rows(draw: Draw) -> Problem:
     stride = _STRIDES[draw.index // 2 % len(_STRIDES)]
+    if stride > 1 << 32 and draw.tokens > 4:
+        stride = (1 << 31) + 4  # no problem then takes more than 60 GB of a card
     logits = normal(draw, draw.tokens, NUM_EXPERTS)
     if stride == 0:
         logits = np.repeat(logits[:1], draw.tokens, axis=0)

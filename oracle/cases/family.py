@@ -62,7 +62,9 @@ class Family:
 def generator(seed: int, family: str, index: int) -> np.random.Generator:
     """Return the random numbers of problem ``index`` of ``family``: Philox keyed by seed and family name."""
     name = int.from_bytes(hashlib.sha256(family.encode()).digest()[:8], "little")
-    return np.random.Generator(np.random.Philox(key=[seed & _WORD, name], counter=[0, 0, 0, index & _WORD]))
+    # As uint64 from the start: NumPy makes a float of a list that straddles 2^63.
+    key, counter = np.array([seed & _WORD, name], np.uint64), np.array([0, 0, 0, index & _WORD], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def normal(draw: Draw, *shape: int) -> F32:

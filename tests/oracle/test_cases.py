@@ -6,6 +6,7 @@ import pytest
 import spec
 from oracle import cases
 from oracle.cases import known
+from oracle.cases.family import generator
 from oracle.cases.permuting import Points, logits_for
 from oracle.compare import PERMITTED, expect
 from oracle.plan import ALL_RANGES, SAMPLE_RANGES
@@ -236,3 +237,15 @@ def test_ranges_of_points_are_int32_in_order():
     assert isinstance(at, Ranges)
     assert at.offset.dtype == np.int32
     assert at.offset.tolist() == [64, 0, 37, 128]
+
+
+@pytest.mark.filterwarnings("error")
+def test_seeds_and_indices_of_64_bits_that_differ_in_the_last_make_other_numbers():
+    top = 2**64 - 1
+    drawn = {
+        int(generator(seed, name, index).integers(0, 1 << 62))
+        for seed in (0, 1, 2**63, 2**63 + 1, top - 1, top)
+        for name in ("ties", "nan", "raw-bits")
+        for index in (0, 1, 2**63, top - 1, top)
+    }
+    assert len(drawn) == 6 * 3 * 5

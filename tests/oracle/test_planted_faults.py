@@ -45,8 +45,8 @@ def triton(old: str, new: str, options: str, found: str, *more: tuple[str, str])
 
 FAULTS = {
     "R3-tie-break-cute": cute(
-        "gives = holds & ((_ballot(holds) & below) == 0)",
-        "gives = holds & ((_ballot(holds) & ~below) == (below + 1))",
+        "lowest_set(_ballot(most == best))",
+        "highest_set(_ballot(most == best))",
         f"{SELECTION} all-equal",
         "R3",
     ),
@@ -54,6 +54,12 @@ FAULTS = {
         "(lane << PLACE_BITS) + place, EXPERTS)\n        pick = gl.min(",
         "(lane << PLACE_BITS) + place, -1)\n        pick = gl.max(",
         f"{SELECTION} all-equal",
+        "R3",
+    ),
+    "R3-equal-keys-of-a-lane-taken-for-one-cute": cute(
+        "twins |= gives & (left[1] == best)",
+        "twins |= gives & (left[1] == best) & (best == 0)",
+        f"{SELECTION} ties,cutoff-ties",
         "R3",
     ),
     "R2-key-cut-short-cute": cute(
