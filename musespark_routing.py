@@ -1,9 +1,9 @@
 """Muse Spark's decode routing: the one door to the three implementations.
 
-`MUSESPARK_ROUTING_BACKEND` chooses among them when this module is imported: ``cute`` or ``triton`` (CUDA tensors,
-compute capability 9.0 or newer) or ``spec`` (CPU tensors, the NumPy specification). Unset, a machine with such a
-device gets ``cute`` where it imports, else ``triton``; every other machine gets ``spec``. A value that is unknown or
-cannot work here is an ImportError; what was asked for is never replaced by something else.
+`MUSESPARK_ROUTING_BACKEND` chooses among them when this module is imported: ``cute`` or ``triton`` (CUDA
+tensors, compute capability 9.0 or newer) or ``spec`` (CPU tensors, the NumPy specification). Unset, a machine
+with such a device gets ``cute`` where it imports, else ``triton``; every other machine gets ``spec``. A value
+that is unknown or cannot work here is an ImportError; what was asked for is never replaced by something else.
 
 The contract of every function is that of `spec.contract`; the clauses stand in docs/specification.md.
 """
@@ -45,9 +45,9 @@ MINIMUM_CAPABILITY: Final = (9, 0)
 
 
 def _nvml_capabilities() -> list[tuple[int, int]] | None:
-    """Compute capabilities of all devices of this host, or None without NVML.
+    """Return the compute capabilities of all devices of this host, or None without NVML.
 
-    NVML is asked first because it creates no CUDA context: importing this module must not forbid a later fork.
+    NVML is asked first because it creates no CUDA context: this import must not forbid a later fork.
     """
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -60,16 +60,16 @@ def _nvml_capabilities() -> list[tuple[int, int]] | None:
         return None
     for index in range(count.value):
         device, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
-        if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0 or nvml.nvmlDeviceGetCudaComputeCapability(
-            device, ctypes.byref(major), ctypes.byref(minor)
-        ):
+        status = nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
+        status |= nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor))
+        if status != 0:
             return None
         found.append((major.value, minor.value))
     return found
 
 
 def _why_no_device() -> str | None:
-    """Why the kernels cannot run here, or None where a visible device has the capability they need."""
+    """Return why the kernels cannot run here, or None where a visible device has the capability they need."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -79,7 +79,8 @@ def _why_no_device() -> str | None:
         return "torch sees no CUDA device"
     capabilities = set(_nvml_capabilities() or ())
     able = {capability for capability in capabilities if capability >= MINIMUM_CAPABILITY}
-    if not able or able != capabilities:  # NVML knows nothing, or knows devices that CUDA_VISIBLE_DEVICES may hide
+    # NVML may know nothing, or know devices that CUDA_VISIBLE_DEVICES hides.
+    if not able or able != capabilities:
         capabilities = {torch.cuda.get_device_capability(index) for index in range(count)}
         able = {capability for capability in capabilities if capability >= MINIMUM_CAPABILITY}
     if able:
@@ -91,11 +92,12 @@ def _load(name: str) -> ModuleType:
     try:
         return importlib.import_module(MODULES[name])
     except ImportError as error:
-        raise ImportError(f"{VARIABLE}={name} cannot work here: {error}; install it, or set {VARIABLE}=spec") from error
+        remedy = f"install it, or set {VARIABLE}=spec"
+        raise ImportError(f"{VARIABLE}={name} cannot work here: {error}; {remedy}") from error
 
 
 def _choose() -> tuple[str, ModuleType]:
-    """The backend's name and the module whose functions this door hands out."""
+    """Return the backend's name and the module whose functions this door hands out."""
     asked = os.environ.get(VARIABLE)
     if not asked:
         if _why_no_device() is None:
@@ -107,7 +109,9 @@ def _choose() -> tuple[str, ModuleType]:
     if asked not in MODULES:
         raise ImportError(f"{VARIABLE} must be one of {', '.join(MODULES)}, or unset, not {asked!r}")
     if asked != "spec" and (reason := _why_no_device()) is not None:
-        raise ImportError(f"{VARIABLE}={asked} cannot work here: {reason}; unset {VARIABLE}, or set it to spec")
+        raise ImportError(
+            f"{VARIABLE}={asked} cannot work here: {reason}; unset {VARIABLE}, or set it to spec"
+        )
     return asked, _load(asked)
 
 

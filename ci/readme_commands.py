@@ -1,4 +1,4 @@
-"""Runs every `python -m oracle` line in the code blocks of a Markdown file; fails on the first that does not exit 0."""
+"""Runs every `python -m oracle` line in the code blocks of a Markdown file; the first that fails ends it."""
 
 import re
 import shlex
@@ -8,9 +8,11 @@ from pathlib import Path
 
 
 def commands(markdown: str) -> list[str]:
-    """Return the `python -m oracle` lines of the fenced code blocks, without a prompt or a trailing comment."""
+    """Return the `python -m oracle` lines of the fenced code blocks, without prompt or comment."""
     blocks = re.findall(r"^```[a-z]*\n(.*?)^```", markdown, re.MULTILINE | re.DOTALL)
-    lines = (line.removeprefix("$ ").split("  #")[0].strip() for block in blocks for line in block.splitlines())
+    lines = (
+        line.removeprefix("$ ").split("  #")[0].strip() for block in blocks for line in block.splitlines()
+    )
     return [line for line in lines if line.startswith("python -m oracle")]
 
 

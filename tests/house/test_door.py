@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PRETEND = """
 import sys, types
 torch = types.ModuleType("torch")
-torch.cuda = types.SimpleNamespace(device_count=lambda: {count}, get_device_capability=lambda index: {capability})
+torch.cuda = types.SimpleNamespace()
+torch.cuda.device_count = lambda: {count}
+torch.cuda.get_device_capability = lambda index: {capability}
 sys.modules["torch"] = torch
 import importlib
 real = importlib.import_module
@@ -42,9 +44,7 @@ def door(code: str, backend: str | None, pretend: str = "") -> subprocess.Comple
 
 def pretend(count: int = 1, capability: tuple[int, int] = (9, 0), missing: tuple[str, ...] = ()) -> str:
     return PRETEND.format(count=count, capability=capability, missing=missing) + (
-        "import ctypes\n"
-        "def no_library(name):\n    raise OSError(name)\n"
-        "ctypes.CDLL = no_library\n"
+        "import ctypes\ndef no_library(name):\n    raise OSError(name)\nctypes.CDLL = no_library\n"
     )
 
 
@@ -91,7 +91,11 @@ def test_chosen_backend(case, backend, setting, expected):
         ("cutlass", pretend(), "must be one of cute, triton, spec, or unset, not 'cutlass'"),
         ("CUTE", pretend(), "not 'CUTE'"),
         ("cute", pretend(count=0), "cute cannot work here: torch sees no CUDA device; unset"),
-        ("triton", pretend(capability=(8, 6)), "no CUDA device has compute capability 9.0 or newer (found [(8, 6)])"),
+        (
+            "triton",
+            pretend(capability=(8, 6)),
+            "no CUDA device has compute capability 9.0 or newer (found [(8, 6)])",
+        ),
         ("cute", pretend(missing=("torch",)), "torch is not installed"),
         ("cute", pretend(missing=("impl_cute.host",)), "cute cannot work here: impl_cute.host is missing"),
     ],
