@@ -73,14 +73,16 @@ def test_the_ledger_knows_what_is_left_for_these_kernels(tmp_path):
     assert whole == 2048
     shard = sweep.Shard.parse("3/64")
     assert ledger.left(shard)
-    ledger.append({"shard": "3/64"})
+    ledger.append({"shard": "3/64", "mismatches": {"cute": 0, "triton": 0}, "between": 0})
     assert not ledger.left(shard)
     assert len(ledger.missing()) == whole - 32
     assert ledger.left(sweep.Shard.parse("1/2"))
     with ledger.path.open("a") as file:
         file.write('{"shard": "4/6')  # cut off
     assert len(ledger.missing()) == whole - 32
-    ledger.append({"shard": "4/64"})
+    ledger.append({"shard": "5/64", "mismatches": {"cute": 0, "triton": 9}, "between": 9})
+    assert ledger.left(sweep.Shard.parse("5/64"))
+    ledger.append({"shard": "4/64", "mismatches": {"cute": 0, "triton": 0}, "between": 0})
     assert len(ledger.missing()) == whole - 64
     assert len(sweep.Ledger(ledger.path, {"cute": "changed", "triton": "2"}).missing()) == whole
 

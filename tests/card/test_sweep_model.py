@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import spec
-from oracle.card import build, engine, parameters, points
+from oracle.card import build, engine, parameters, points, sweep
 from oracle.problem import POISON_WORD
 
 FAKE = 0x1000
@@ -230,3 +230,56 @@ def test_a_fault_of_one_launch_is_found_and_located(fault):
 def test_the_slots_are_poisoned_again_for_later_launches():
     report, _ = swept({0: FAULTS["the guard"][0]}, rounds=4)  # rounds 3 and 4 use the slots of 1 and 2 again
     assert list(report.mismatches) == [1, 0]
+
+
+@pytest.fixture
+def host_sweep(monkeypatch, tmp_path):
+    """The command on this host: every 1031st point, fake kernels, records in a folder of the test's own."""
+    faults = {}
+
+    class Part(engine.Engine):
+        def __init__(self, arch, kernels, streams, threads):
+            super().__init__(None, kernels, 1, 1, points=32, tile=16)
+            self.keep = self.on_launch(FakeKernel(faults))
+
+        def run(self, unit):
+            return super().run(unit, start=0, step=1031)
+
+    pair = tuple(engine.Kernel(FAKE + bit, 256, 0, plain_layout()) for bit in (0, 1))
+    monkeypatch.setattr(sweep, "Engine", Part)
+    monkeypatch.setattr(sweep.kernels, "load", lambda backend, metadata, arch: pair)
+    monkeypatch.setattr(sweep.kernels, "fingerprint", lambda backend, arch: "f" * 16)
+    monkeypatch.setattr(sweep.device, "card", lambda: sweep.device.Card("a host", "sm_90", "none", 1))
+    monkeypatch.setattr(sweep, "explain", lambda backend, example: f"explained {backend} {example.index}")
+    monkeypatch.setattr(sweep.evidence, "write", lambda command, record: faults.update(record=record))
+
+    def run(*arguments):
+        code = sweep.main([*arguments, "--ledger", str(tmp_path / "ledger.jsonl")])
+        return code, faults.pop("record", None)
+
+    return run, faults
+
+
+def test_the_command_runs_a_shard_once_and_then_finds_it_in_the_ledger(host_sweep):
+    run, _ = host_sweep
+    code, record = run("--shard", "4/2048")  # b 1, tile 5
+    assert code == 0
+    assert (record["verdict"], record["points"], record["launches"], record["mismatches"]) == (
+        "pass",
+        32,
+        64,
+        0,
+    )
+    assert record["units_left"] == 2047
+    assert run("--shard", "4/2048") == (0, None)
+
+
+def test_the_command_fails_on_a_mismatch_and_explains_it(host_sweep, capsys):
+    run, faults = host_sweep
+    faults[5] = FAULTS["the guard"][0]
+    code, record = run("--shard", "4/2048")
+    assert code == 1
+    assert (record["verdict"], record["mismatches"]) == ("fail", 2)  # of a backend, and between the two
+    assert "explained triton 516" in capsys.readouterr().out
+    del faults[5]
+    assert run("--shard", "4/2048")[0] == 0, "a shard with mismatches counts as done"
