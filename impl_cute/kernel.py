@@ -19,6 +19,7 @@ from impl_cute.primitives import (
     div_full,
     ex2_approx,
     from_bits,
+    highest_set,
     load_4,
     lowest_set,
     mul_rn,
@@ -26,7 +27,6 @@ from impl_cute.primitives import (
     shared_load_2,
     shared_load_4,
     shared_or,
-    shared_store_2_if,
     shared_store_4,
     store,
     store_2,
@@ -46,6 +46,7 @@ WARP: Final = 32
 WARPS: Final = MAX_TOKENS
 THREADS: Final = WARPS * WARP
 LANE_EXPERTS: Final = NUM_EXPERTS // WARP
+PICK_LANES: Final = WARP // TOP_K
 WORD: Final = 4
 
 SORT_NETWORK: Final = (
@@ -71,39 +72,52 @@ def ordered_key(key: Float32) -> Uint32:
     return word ^ (sign | Uint32(0x80000000))
 
 
+@cute.jit
 def select(
-    keys: list[Uint32], lane: Int32, row_keys: Pointer, row_scores: Pointer, row_picks: Pointer
-) -> tuple[Int32, Int32, Float32, Boolean]:
-    """R3, R4: eight picks; return a pick's number, expert and score, and whether this lane found it.
+    keys: list[Uint32], lane: Int32, pick: Int32, row_keys: Pointer, row_scores: Pointer
+) -> tuple[Int32, Float32, Boolean]:
+    """R3, R4: eight picks; return the expert and score of pick ``pick``, and whether this lane found it.
 
-    Eight rounds: of the lanes that hold the largest key left, the lowest gives it up (lowest expert id
-    first), and leaves the key and the lane's first expert in shared memory. Then four lanes a pick look which
-    of the eight experts it was; where one lane gave several equal keys, the r-th pick is the r-th expert.
+    In each of eight rounds the lanes give up the largest key left. Then the four lanes of a pick look which
+    of its giver's eight experts it was. Equal keys would be given up at once: `select_equals` does those rows.
     """
-    first = lane * LANE_EXPERTS
-    below = (Uint32(1) << Uint32(lane)) - 1
+    key, givers, twins = Uint32(0), Uint32(0), Boolean(False)
     left = _descending(keys)
-    for j in range(TOP_K):
+    for j in cutlass.range_constexpr(TOP_K):
         best = warp_max(left[0])
-        holds = left[0] == best
-        gives = holds & ((_ballot(holds) & below) == 0)
-        shared_store_2_if(gives, row_picks + 2 * j, best, Uint32(first))
-        left = [Uint32(select_(gives, after, key)) for key, after in pairwise(left)]
-    cute.arch.sync_warp()
+        gives = left[0] == best
+        twins |= gives & (left[1] == best)
+        key = _choose(pick == j, best, key)
+        givers = _choose(pick == j, _ballot(gives), givers)
+        left = [_choose(gives, after, before) for before, after in pairwise(left)]
+    expert = highest_set(givers) * LANE_EXPERTS + (lane % PICK_LANES) * 2
+    low, high = (word == key for word in shared_load_2(row_keys + expert))
+    pair = shared_load_2(row_scores + expert)
+    found = low | high
+    expert += Int32(high)
+    picked = from_bits(_choose(high, pair[1], pair[0]))
+    if cute.arch.vote_any_sync(twins | ((givers & (givers - 1)) != 0)):
+        expert = select_equals(keys, lane, pick)
+        found = lane % PICK_LANES == 0
+        picked = (row_scores + expert).load()
+    return expert, picked, found
 
-    pick, part = lane >> 2, (lane & 3) * 2
-    group = Uint32(0xF) << Uint32(lane & 28)
-    key, owner = shared_load_2(row_picks + 2 * pick)
-    others = shared_load_4(row_picks + 2 * part)
-    place = Int32(owner) + part
-    match = [word == key for word in shared_load_2(row_keys + place)]
-    pair = shared_load_2(row_scores + place)
-    twin = [(others[2 * i] == key) & (others[2 * i + 1] == owner) & (part + i < pick) for i in range(2)]
-    repeats = sum(_popc(_ballot(t) & group) for t in twin)
-    before = sum(_popc(_ballot(m) & group & below) for m in match)
-    low = match[0] & (before == repeats)
-    high = match[1] & (before + Int32(match[0]) == repeats)
-    return pick, place + Int32(high), from_bits(Uint32(select_(high, pair[1], pair[0]))), low | high
+
+@cute.jit
+def select_equals(keys: list[Uint32], lane: Int32, pick: Int32) -> Int32:
+    """R3 one by one, the lowest expert id first among equal keys; return the expert of pick ``pick``."""
+    first = lane * LANE_EXPERTS
+    mine = Int32(0)
+    for j in cutlass.range(TOP_K, unroll=1):
+        most = _largest(keys)
+        best = warp_max(most)
+        place = Int32(LANE_EXPERTS - 1)
+        for i in cutlass.range_constexpr(LANE_EXPERTS - 2, -1, -1):
+            place = Int32(select_(keys[i] == best, Int32(i), place))
+        expert = cute.arch.shuffle_sync(first + place, lowest_set(_ballot(most == best)))
+        mine = Int32(select_(pick == j, expert, mine))
+        keys = [_choose(expert == first + i, Uint32(0), key) for i, key in enumerate(keys)]
+    return mine
 
 
 def weigh(picked: Float32, row_total: Float32, scale: Float32, renormalize: bool) -> Float32:
@@ -121,7 +135,7 @@ def permute(
 
     ``routes`` holds a word an expert: nibble t is 1 + j where token t picked it as its pick j, else 0.
     """
-    lane, warp = thread & (WARP - 1), thread >> 5
+    lane, warp = thread % WARP, thread // WARP
     nibbles = Uint32(0)
     if thread < count:
         nibbles = Uint32((routes + (offset + thread)).load())
@@ -176,20 +190,24 @@ def permute(
 
 @cute.kernel
 def routing(
-    logits: Pointer, row_stride: Int64, tokens: Int32, bias: Pointer, ids: Pointer, weights: Pointer,
-    metadata: Any, scale: Float32, offset: Int32, count: Int32, tile: Int32, renormalize: Constexpr,
+    logits: Pointer, row_stride: Int64, bias: Pointer, ids: Pointer, weights: Pointer, tokens: Int32,
+    scale: Float32, metadata: Any, offset: Int32, count: Int32, tile: Int32, renormalize: Constexpr,
 ) -> None:  # fmt: skip
-    """R1-R6, and with metadata M1-M8, of one call; pointers and numbers are those of the contract."""
+    """R1-R6, and with metadata M1-M8, of one call; pointers and numbers are those of the contract.
+
+    The parameters of the variant without metadata come first: they fill one line of the constant cache.
+    """
     thread = cute.arch.thread_idx()[0]
-    lane, row = thread & (WARP - 1), thread >> 5
+    lane, row = thread % WARP, thread // WARP
     first = lane * LANE_EXPERTS
     half = WORD * LANE_EXPERTS // 2
     bias_start = bias.toint() + WORD * Int64(first)
     biases = load_4(bias_start) + load_4(bias_start + half)
     row_scores = cute.arch.alloc_smem(Float32, MAX_TOKENS * NUM_EXPERTS, 16) + row * NUM_EXPERTS
     row_keys = cute.arch.alloc_smem(Uint32, MAX_TOKENS * NUM_EXPERTS, 16) + row * NUM_EXPERTS
-    row_picks = cute.arch.alloc_smem(Uint32, MAX_TOKENS * TOP_K * 2, 16) + row * TOP_K * 2
     row_picked = cute.arch.alloc_smem(Float32, MAX_TOKENS * TOP_K, 16) + row * TOP_K
+    pick = lane // PICK_LANES
+    route = row * TOP_K + pick
     start = settled(logits.toint() + WORD * (Int64(row) * row_stride + first))
     if cutlass.const_expr(metadata is not None):
         routes = cute.arch.alloc_smem(Uint32, NUM_EXPERTS, 16)
@@ -204,7 +222,8 @@ def routing(
         for i in cutlass.range_constexpr(0, LANE_EXPERTS, 4):
             shared_store_4(row_scores + first + i, scores[i : i + 4])
             shared_store_4(row_keys + first + i, keys[i : i + 4])
-        pick, expert, picked, found = select(keys, lane, row_keys, row_scores, row_picks)
+        cute.arch.sync_warp()
+        expert, picked, found = select(keys, lane, pick, row_keys, row_scores)
         if found:
             (row_picked + pick).store(picked)
         cute.arch.sync_warp()
@@ -213,7 +232,6 @@ def routing(
             if cutlass.const_expr(renormalize):
                 for word in shared_load_4(row_picked) + shared_load_4(row_picked + 4):
                     total = add_rn(total, from_bits(word))
-            route = row * TOP_K + pick
             store(ids.toint() + WORD * Int64(route), expert)
             store(weights.toint() + WORD * Int64(route), weigh(picked, total, scale, renormalize))
             if cutlass.const_expr(metadata is not None):
@@ -235,8 +253,8 @@ def launch(
     """Launch the kernel on a stream; ``metadata`` is an int32 vector, or None for the variant without it."""
     buffer = None if cutlass.const_expr(metadata is None) else metadata.iterator
     routing(
-        logits.iterator, Int64(logits.stride[0]), Int32(logits.shape[0]), bias.iterator, ids.iterator,
-        weights.iterator, buffer, scale, offset, count, tile, renormalize,
+        logits.iterator, Int64(logits.stride[0]), bias.iterator, ids.iterator, weights.iterator,
+        Int32(logits.shape[0]), scale, buffer, offset, count, tile, renormalize,
     ).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=True)  # fmt: skip
 
 
@@ -246,6 +264,16 @@ def _descending(keys: list[Uint32]) -> list[Uint32]:
     for low, high in SORT_NETWORK:
         keys[low], keys[high] = cutlass.max(keys[low], keys[high]), cutlass.min(keys[low], keys[high])
     return [*keys, Uint32(0)]
+
+
+def _largest(keys: list[Uint32]) -> Uint32:
+    while len(keys) > 1:
+        keys = [cutlass.max(a, b) for a, b in zip(keys[::2], keys[1::2], strict=True)]
+    return keys[0]
+
+
+def _choose(condition: Boolean, word: Uint32, otherwise: Uint32) -> Uint32:
+    return Uint32(select_(condition, word, otherwise))
 
 
 def _ballot(condition: Boolean) -> Uint32:

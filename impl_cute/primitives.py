@@ -7,11 +7,11 @@ Global addresses are integers, so that they can be computed ahead of that wait.
 
 from typing import Any
 
-from cutlass import Boolean, Float32, Int32, Int64, Numeric, Pointer, Uint32, dsl_user_op
+from cutlass import Float32, Int32, Int64, Numeric, Pointer, Uint32, dsl_user_op
 from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import T
 
-_LETTERS = {Float32: "f", Int32: "r", Uint32: "r", Int64: "l", Boolean: "b"}
+_LETTERS = {Float32: "f", Int32: "r", Uint32: "r", Int64: "l"}
 
 
 def _ptx(
@@ -80,6 +80,12 @@ def warp_max(x: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
 
 
 @dsl_user_op
+def highest_set(x: Uint32, *, loc: Any = None, ip: Any = None) -> Int32:
+    """Return the place of the highest set bit, -1 where none is."""
+    return _ptx("bfind.u32 $0, $1;", (x,), (Int32,), ordered=False, loc=loc, ip=ip)
+
+
+@dsl_user_op
 def lowest_set(x: Uint32, *, loc: Any = None, ip: Any = None) -> Int32:
     """Return the place of the lowest set bit, 32 where none is; the DSL's own way there has a branch."""
     reversed_bits = _ptx("brev.b32 $0, $1;", (x,), (Uint32,), ordered=False, loc=loc, ip=ip)
@@ -130,15 +136,6 @@ def shared_store_4(pointer: Pointer, values: tuple[Numeric, ...], *, loc: Any = 
     """Store four words to shared memory at once; ``pointer`` lies on 16 bytes."""
     text = "st.shared.v4.b32 [$0], {$1, $2, $3, $4};"
     _ptx(text, (pointer, *values), ordered=True, loc=loc, ip=ip)
-
-
-@dsl_user_op
-def shared_store_2_if(
-    condition: Boolean, pointer: Pointer, first: Uint32, second: Uint32, *, loc: Any = None, ip: Any = None
-) -> None:
-    """Store two words to shared memory at once, by the lanes whose condition holds; without a branch."""
-    text = "@$0 st.shared.v2.b32 [$1], {$2, $3};"
-    _ptx(text, (condition, pointer, first, second), ordered=True, loc=loc, ip=ip)
 
 
 @dsl_user_op

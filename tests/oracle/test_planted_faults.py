@@ -59,8 +59,8 @@ FAULTS = {
     "R3-equal-keys-of-a-lane-taken-for-one-cute": cute(
         "twins |= gives & (left[1] == best)",
         "twins |= gives & (left[1] == best) & (best == 0)",
-        f"{SELECTION} ties,cutoff-ties",
-        "R3",
+        f"{SELECTION} known-selection",
+        "stopped by the simulator\n  race",
     ),
     "R2-key-cut-short-cute": cute(
         "keys = [ordered_key(add_rn(s, b))",
