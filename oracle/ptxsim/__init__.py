@@ -1,13 +1,13 @@
-"""Runs the PTX of small kernels in NumPy: all threads of many independent launches at once, every access checked.
+"""Runs the PTX of small kernels in NumPy: all threads of many launches at once, every access checked.
 
-It verifies kernels for NVIDIA GPUs on machines that have none; it is no way to run them elsewhere. Float arithmetic is that of
-`spec.arithmetic`, sm_90's, whatever the text's target is.
+It verifies kernels for NVIDIA GPUs on machines that have none; it is no way to run them elsewhere. Float
+arithmetic is that of `spec.arithmetic`, sm_90's, whatever the text's target is.
 
-How it works: `parser` reads one entry; `program` finds which registers are the same for all threads or launches and what is live;
-`codegen` turns straight runs of instructions into Python functions on NumPy arrays, by the table in `forms`; `scheduler`
-runs them for sets of lanes (`lanes`), those at the lowest instruction first, and holds lanes that wait; `machine` is what the
-generated code calls: memory (`memory`, `access`, `local`), the race detector (`races`) and what warps do together
-(`collective`).
+How it works: `parser` reads one entry; `program` finds which registers are the same for all threads or
+launches and what is live; `codegen` turns straight runs of instructions into Python functions on NumPy
+arrays, by the table in `forms`; `scheduler` runs them for sets of lanes (`lanes`), those at the lowest
+instruction first, and holds lanes that wait; `machine` is what the generated code calls: memory (`memory`,
+`access`, `local`), the race detector (`races`) and what warps do together (`collective`).
 """
 
 from oracle.ptxsim.errors import ERROR_KINDS, PtxError, SimulationError
@@ -17,5 +17,17 @@ from oracle.ptxsim.memory import Buffer, Memory
 from oracle.ptxsim.program import Program, parse
 from oracle.ptxsim.syntax import Param
 
-__all__ = ["ERROR_KINDS", "HINTS", "Buffer", "Memory", "Param", "Program", "PtxError", "SimulationError", "Statistics",
-           "forms", "launch", "parse"]
+__all__ = [
+    "ERROR_KINDS",
+    "HINTS",
+    "Buffer",
+    "Memory",
+    "Param",
+    "Program",
+    "PtxError",
+    "SimulationError",
+    "Statistics",
+    "forms",
+    "launch",
+    "parse",
+]

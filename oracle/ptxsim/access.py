@@ -1,7 +1,7 @@
 """Loads, stores and atomics of global and shared memory: check, then gather or scatter.
 
-A space turns addresses into cells (bounds and alignment are checked there), the `Tracker` says whether the cells may be
-touched, and the data moves through a flat view of the element's type.
+A space turns addresses into cells (bounds and alignment are checked there), the `Tracker` says whether the
+cells may be touched, and the data moves through a flat view of the element's type.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,9 @@ I64 = npt.NDArray[np.int64]
 class Fault(Protocol):
     """Makes the exception for a lane: ``(kind, detail, position in the lanes, address, buffer)``."""
 
-    def __call__(self, kind: str, detail: str, position: int, address: int | None = None,
-                 buffer: str | None = None) -> SimulationError:
+    def __call__(
+        self, kind: str, detail: str, position: int, address: int | None = None, buffer: str | None = None
+    ) -> SimulationError:
         """Return the exception."""
 
 
@@ -44,11 +45,14 @@ class Shared:
         Says which variable a byte offset belongs to.
     """
 
-    def __init__(self, clocks: Clocks, size: int, start: int, granule: int, name_at: Callable[[int], str]) -> None:
+    def __init__(
+        self, clocks: Clocks, size: int, start: int, granule: int, name_at: Callable[[int], str]
+    ) -> None:
         geometry = clocks.geometry
         self.size, self.start, self.granule, self.name_at = size, start, granule, name_at
         self.pitch = -(-size // 16) * 16
-        # Never read before it is written; a pattern that no index or float survives, should that check ever fail.
+        # Never read before it is written; a pattern that no index or float survives, should that check ever
+        # fail.
         self.octets = np.full(geometry.ctas * self.pitch, 0xA5, np.uint8)
         self.views: dict[str, Array] = {}
         self.tracker = Tracker(clocks, geometry.ctas * self.pitch // granule)
@@ -62,23 +66,38 @@ class Shared:
 
     def offsets(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> Index:
         """Return each lane's byte in the tile's shared memory, for accesses ``width`` wide."""
-        relative = address - np.uint32(self.start)
+        relative: Array = address - np.uint32(self.start)
         if np.maximum.reduce(relative) > self.size - width or self.size < width:
             position = int(np.flatnonzero((relative > self.size - width) | (self.size < width))[0])
-            raise fault("out of bounds", f"{width} bytes outside the {self.size} bytes of shared memory", position,
-                        int(address[position]), self._place(int(relative[position])))
+            raise fault(
+                "out of bounds",
+                f"{width} bytes outside the {self.size} bytes of shared memory",
+                position,
+                int(address[position]),
+                self._place(int(relative[position])),
+            )
         if int(np.bitwise_or.reduce(address)) & (width - 1):
             position = int(np.flatnonzero(address & np.uint32(width - 1))[0])
-            raise fault("misaligned", f"an access of {width} bytes", position, int(address[position]),
-                        self._place(int(relative[position])))
-        return lanes.take(self.origin) + relative
+            raise fault(
+                "misaligned",
+                f"an access of {width} bytes",
+                position,
+                int(address[position]),
+                self._place(int(relative[position])),
+            )
+        offsets: Index = lanes.take(self.origin) + relative
+        return offsets
 
     def report(self, offsets: Index, fault: Fault) -> Report:
         """Return the maker of a race's or an uninitialised read's exception."""
+
         def make(position: int, cell: int, problem: str) -> SimulationError:
             offset = cell * self.granule % self.pitch
-            kind, detail = ("race", problem) if problem else ("uninitialised", "a read of what nobody has written")
+            kind, detail = (
+                ("race", problem) if problem else ("uninitialised", "a read of what nobody has written")
+            )
             return fault(kind, detail, position, self.start + offset, self._place(offset))
+
         return make
 
     def cells(self, offsets: Index, width: int) -> list[Index]:
@@ -132,8 +151,9 @@ class Global:
         self.geometry = clocks.geometry
         self.buffers = {buffer.number: buffer for buffer in buffers}
         self.granule = granule
-        self.trackers = {b.number: Tracker(clocks, len(b.octets.reshape(-1)) // granule + 1)
-                         for b in buffers if b.writable}
+        self.trackers = {
+            b.number: Tracker(clocks, len(b.octets.reshape(-1)) // granule + 1) for b in buffers if b.writable
+        }
         self.waited = np.zeros(self.geometry.size, np.bool_)
         self.all_waited = not any(buffer.dependent for buffer in buffers)
         self._strides: dict[int, tuple[Array, Array]] = {}
@@ -145,10 +165,12 @@ class Global:
             self.all_waited = bool((self.waited | ~self.geometry.exists).all())
 
     def find(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> tuple[Buffer, Index]:
-        """Return the buffer that every lane's address is in, and each lane's byte in the tile's part of it."""
+        """Return the buffer that all addresses are in, and each lane's byte in the tile's part of it."""
         if int(np.bitwise_or.reduce(address)) & (width - 1):
             position = int(np.flatnonzero(address & np.uint64(width - 1))[0])
-            raise fault("misaligned", f"an access of {width} bytes", position, *self.place(address, position, lanes))
+            raise fault(
+                "misaligned", f"an access of {width} bytes", position, *self.place(address, position, lanes)
+            )
         number = int(address[0]) >> REGION_BITS
         buffer = self.buffers.get(number)
         if buffer is None:
@@ -165,8 +187,12 @@ class Global:
             outside = bool(bad.any())
         if outside or buffer.row_bytes < width:
             position = int(np.flatnonzero(bad | (buffer.row_bytes < width))[0])
-            raise fault("out of bounds", f"{width} bytes outside the buffer", position,
-                        *self.place(address, position, lanes))
+            raise fault(
+                "out of bounds",
+                f"{width} bytes outside the buffer",
+                position,
+                *self.place(address, position, lanes),
+            )
         launch_bytes = buffer.rows * buffer.row_bytes
         start = lanes.take(self.geometry.launch) * launch_bytes + within
         return buffer, start + row * buffer.row_bytes if buffer.rows > 1 else start
@@ -211,6 +237,7 @@ class Global:
             kind = "race" if problem else "uninitialised"
             detail = problem or "a read of an output that the kernel has not written"
             return fault(kind, detail, position, *self.place(address, position, lanes))
+
         return make
 
     def _cells(self, start: Index, width: int) -> list[Index]:
@@ -239,8 +266,10 @@ class Global:
         if data is None or (size > 1 and int(np.bitwise_or.reduce(start)) & (size - 1)):
             octets = buffer.view("u1")
             assert octets is not None
-            return [octets.take((start + k * size)[:, None] + np.arange(size)).view(code).reshape(-1)
-                    for k in range(count)]
+            return [
+                octets.take((start + k * size)[:, None] + np.arange(size)).view(code).reshape(-1)
+                for k in range(count)
+            ]
         first = start // size if size > 1 else start
         return [data.take(first + k if k else first) for k in range(count)]
 
@@ -250,8 +279,13 @@ class Global:
         if parts is not None:
             for positions in parts:
                 sub = Lanes(self.geometry, lanes.index.take(positions), 1)
-                self.store(sub, address.take(positions), code,
-                           [v if v.ndim == 0 else v.take(positions) for v in values], _shifted(fault, positions))
+                self.store(
+                    sub,
+                    address.take(positions),
+                    code,
+                    [v if v.ndim == 0 else v.take(positions) for v in values],
+                    _shifted(fault, positions),
+                )
             return
         size = np.dtype(code).itemsize
         buffer, start = self.check_store(lanes, address, size * len(values), fault)
@@ -262,7 +296,9 @@ class Global:
             octets = buffer.view("u1")
             assert octets is not None
             for k, value in enumerate(values):
-                spread = np.ascontiguousarray(np.broadcast_to(value, start.shape)).view(np.uint8).reshape(-1, size)
+                spread = (
+                    np.ascontiguousarray(np.broadcast_to(value, start.shape)).view(np.uint8).reshape(-1, size)
+                )
                 octets[(start + k * size)[:, None] + np.arange(size)] = spread
             return
         first = start // size if size > 1 else start
@@ -275,7 +311,9 @@ class Global:
             waited = lanes.take(self.waited)
             if not waited.all():
                 position = int(np.flatnonzero(~waited)[0])
-                raise fault("before the wait", "a global store", position, *self.place(address, position, lanes))
+                raise fault(
+                    "before the wait", "a global store", position, *self.place(address, position, lanes)
+                )
         buffer, start = self.find(lanes, address, width, fault)
         if not buffer.writable:
             raise fault("read-only", "a write to an input", 0, *self.place(address, 0, lanes))
@@ -299,7 +337,10 @@ class Global:
 
 def _shifted(fault: Fault, positions: Index) -> Fault:
     """Translate positions of a part of the lanes back."""
-    def make(kind: str, detail: str, position: int, address: int | None = None,
-             buffer: str | None = None) -> SimulationError:
+
+    def make(
+        kind: str, detail: str, position: int, address: int | None = None, buffer: str | None = None
+    ) -> SimulationError:
         return fault(kind, detail, int(positions[position]), address, buffer)
+
     return make

@@ -15,13 +15,12 @@ _BYTE_ONES: Final = np.array([i.bit_count() for i in range(256)], np.uint8)
 
 
 def select(condition: Array, a: Array, b: Array) -> Array:
-    """``a`` where the condition holds, else ``b``; by exclusive or, which takes the same time for any pattern."""
+    """Return ``a`` where the condition holds, else ``b``."""
     if a.dtype.kind in "ui" and a.dtype == b.dtype:
-        picked: Array = ((a ^ b) * condition) ^ b
-        return picked
+        # By exclusive or, which takes the same time for any pattern of the condition.
+        return np.asarray(((a ^ b) * condition) ^ b)
     if a.dtype == np.bool_:
-        picked = (a & condition) | (b & ~condition)
-        return picked
+        return np.asarray((a & condition) | (b & ~condition))
     return np.where(condition, a, b)
 
 
@@ -34,7 +33,7 @@ def multiply_high(a: Array, b: Array) -> Array:
     size = a.dtype.itemsize
     if size < 8:
         wide = np.dtype(f"{a.dtype.kind}{2 * size}")
-        return ((a.astype(wide) * b.astype(wide)) >> wide.type(8 * size)).astype(a.dtype)
+        return np.asarray(((a.astype(wide) * b.astype(wide)) >> wide.type(8 * size)).astype(a.dtype))
     ua, ub = a.view(np.uint64), b.view(np.uint64)
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     a0, a1, b0, b1 = ua & mask, ua >> half, ub & mask, ub >> half
@@ -42,7 +41,7 @@ def multiply_high(a: Array, b: Array) -> Array:
     high = a1 * b1 + (middle >> half) + ((a0 * b1 + (middle & mask)) >> half)
     if a.dtype.kind == "i":
         high = high - ub * (a < 0) - ua * (b < 0)
-    return high.view(a.dtype)
+    return np.asarray(high.view(a.dtype))
 
 
 def div(a: Array, b: Array) -> Array:
@@ -60,23 +59,24 @@ def rem(a: Array, b: Array) -> Array:
 
 
 def absolute_difference(a: Array, b: Array) -> Array:
-    """|a - b|, as unsigned."""
+    """Return ``abs(a - b)``, as unsigned."""
     unsigned = f"u{a.dtype.itemsize}"
-    return np.asarray(np.maximum(a, b)).view(unsigned) - np.asarray(np.minimum(a, b)).view(unsigned)
+    larger, smaller = np.asarray(np.maximum(a, b)), np.asarray(np.minimum(a, b))
+    return np.asarray(larger.view(unsigned) - smaller.view(unsigned))
 
 
 def popc(a: Array) -> Array:
-    """Number of one bits, as u32."""
+    """Count the one bits, as u32."""
     if hasattr(np, "bitwise_count"):
         return np.bitwise_count(a).astype(np.uint32)
     octets = np.ascontiguousarray(a).view(np.uint8).reshape(*a.shape, a.dtype.itemsize)
-    return _BYTE_ONES[octets].sum(-1, dtype=np.uint32)
+    return np.asarray(_BYTE_ONES[octets].sum(-1, dtype=np.uint32))
 
 
 def clz(a: Array) -> Array:
-    """Number of leading zero bits, as u32."""
+    """Count the leading zero bits, as u32."""
     smeared = a
-    for shift in (1, 2, 4, 8, 16, 32)[:5 + (a.dtype.itemsize == 8)]:
+    for shift in (1, 2, 4, 8, 16, 32)[: 5 + (a.dtype.itemsize == 8)]:
         smeared = smeared | (smeared >> a.dtype.type(shift))
     return popc(~smeared)
 
@@ -118,7 +118,7 @@ def extract_field(a: Array, b: Array, c: Array) -> Array:
         return np.asarray(value)
     last = np.minimum(position + length - kind.type(1), kind.type(width - 1))
     sign = (unsigned >> last) & kind.type(1) & (length != 0)
-    return (value | (~mask * sign)).view(a.dtype)
+    return np.asarray((value | (~mask * sign)).view(a.dtype))
 
 
 def insert_field(a: Array, b: Array, c: Array, d: Array) -> Array:
@@ -139,11 +139,16 @@ def permute_bytes(a: Array, b: Array, c: Array, mode: str) -> Array:
         if mode == "":
             pick, sign = (c >> np.uint32(4 * k)) & np.uint32(7), (c >> np.uint32(4 * k + 3)) & np.uint32(1)
         else:
-            sign = np.uint32(0)
+            sign = np.zeros_like(c)
             number = np.uint32(k)
-            pick = {"f4e": low + number, "b4e": (low - number) & np.uint32(7), "rc8": low,
-                    "ecl": np.maximum(low, number), "ecr": np.minimum(low, number),
-                    "rc16": ((low & np.uint32(1)) << np.uint32(1)) | (number & np.uint32(1))}[mode]
+            pick = {
+                "f4e": low + number,
+                "b4e": (low - number) & np.uint32(7),
+                "rc8": low,
+                "ecl": np.maximum(low, number),
+                "ecr": np.minimum(low, number),
+                "rc16": ((low & np.uint32(1)) << np.uint32(1)) | (number & np.uint32(1)),
+            }[mode]
         byte = ((both >> (pick.astype(np.uint64) << np.uint64(3))) & np.uint64(255)).astype(np.uint32)
         replicated = (byte >> np.uint32(7)) * np.uint32(255)
         byte = np.where(sign != 0, replicated, byte)
@@ -182,9 +187,12 @@ def _extreme(a: Array, b: Array, propagate: bool, *, least: bool) -> Array:
 
 def to_integer(a: Array, code: str, rounding: str) -> Array:
     """Float to integer: rounded by rni, rzi, rmi or rpi, saturated to the type, NaN gives 0."""
-    rounded = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](a).astype(np.float64)
+    rounded = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](a).astype(
+        np.float64
+    )
     limits = np.iinfo(np.dtype(code))
-    # The largest 64-bit integers are no doubles: compare with the power of two above, then pick the limit itself.
+    # The largest 64-bit integers are no doubles: compare with the power of two above, then pick the limit
+    # itself.
     above, below = rounded >= float(limits.max) + (limits.bits < 64), rounded <= float(limits.min)
     inside = np.where(above | below | np.isnan(rounded), 0.0, rounded)
     result: Array = inside.astype(np.dtype(code))

@@ -10,12 +10,18 @@ from oracle.ptxsim.lanes import Index
 
 Array = npt.NDArray[Any]
 
-_COMMUTATIVE: Final = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
-                       "or": np.bitwise_or, "xor": np.bitwise_xor}
+_COMMUTATIVE: Final = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 def accumulate(name: str, data: Array, cells: Index, value: Array) -> None:
-    """Apply an atomic without result to ``data[cells]``; only the order of ``inc`` and ``dec`` could matter."""
+    """Apply an atomic without result to ``data[cells]``; only ``inc`` and ``dec`` depend on the order."""
     if name in _COMMUTATIVE:
         _COMMUTATIVE[name].at(data, cells, value)
     else:

@@ -16,7 +16,7 @@ BARRIERS = 16
 
 @dataclass
 class _Arrival:
-    """Lanes that arrived at one instruction: ``key`` is CTA * 16 + barrier for each; ``sync`` if they wait."""
+    """Lanes that arrived at one instruction: ``key`` is CTA * 16 + barrier; ``sync`` if they wait."""
 
     index: int
     lanes: Index
@@ -33,8 +33,8 @@ class Barriers:
     machine
         The tile.
     alive
-        bool per lane, kept by the scheduler: the threads that have not exited. A barrier without a thread count waits
-        for those.
+        bool per lane, kept by the scheduler: the threads that have not exited. A barrier without a thread
+        count waits for those.
     """
 
     def __init__(self, machine: Machine, alive: npt.NDArray[np.bool_]) -> None:
@@ -57,8 +57,9 @@ class Barriers:
         numbers = operands[0].astype(np.int64)
         if (numbers >= BARRIERS).any():
             position = int(np.flatnonzero(numbers >= BARRIERS)[0])
-            raise machine.error("barrier", f"barrier {numbers[position]} of {BARRIERS}", index,
-                                int(lanes.index[position]))
+            raise machine.error(
+                "barrier", f"barrier {numbers[position]} of {BARRIERS}", index, int(lanes.index[position])
+            )
         key = self.geometry.cta[lanes.index] * BARRIERS + numbers
         counts = operands[1].astype(np.int64) if len(operands) > 1 else np.zeros(lanes.n, np.int64)
         known = self._expected[key]
@@ -66,8 +67,13 @@ class Barriers:
         bad = (counts % WARP != 0) | (busy & (known != counts))
         if bad.any():
             position = int(np.flatnonzero(bad)[0])
-            raise machine.error("barrier", f"the thread count {counts[position]} is no multiple of 32, or differs from "
-                                f"the {known[position]} that others gave", index, int(lanes.index[position]))
+            raise machine.error(
+                "barrier",
+                f"the thread count {counts[position]} is no multiple of 32, or differs from "
+                f"the {known[position]} that others gave",
+                index,
+                int(lanes.index[position]),
+            )
         self._expected[key] = counts
         sync = "sync" in machine.program.code[index].opcode
         heard = {} if sync else machine.clocks.leave_word(lanes)
@@ -109,8 +115,12 @@ class Barriers:
             if not len(lanes):
                 continue
             if arrived > expected:
-                raise machine.error("barrier", f"{arrived} threads arrived at a barrier of {expected}", arrival.index,
-                                    int(lanes[0]))
+                raise machine.error(
+                    "barrier",
+                    f"{arrived} threads arrived at a barrier of {expected}",
+                    arrival.index,
+                    int(lanes[0]),
+                )
             arrival.lanes, arrival.key = arrival.lanes[~mine], arrival.key[~mine]
             if arrival.sync:
                 parts.setdefault(arrival.index, []).append(lanes)
@@ -124,18 +134,25 @@ class Barriers:
         if found:
             together = np.sort(np.concatenate([lanes for _, lanes in found]))
             cta = key // BARRIERS
-            living = self.alive[cta * self.geometry.pitch:(cta + 1) * self.geometry.pitch].sum()
-            machine.clocks.barrier(lanes_of(self.geometry, together), not words and len(together) == living, words)
+            living = self.alive[cta * self.geometry.pitch : (cta + 1) * self.geometry.pitch].sum()
+            machine.clocks.barrier(
+                lanes_of(self.geometry, together), not words and len(together) == living, words
+            )
         return found
 
     def _aligned(self, index: int, lanes: Index) -> None:
-        """Raise unless each warp came with all its living threads: ``.aligned`` barriers are executed by whole warps."""
+        """Raise unless each warp came with all its living threads, as ``.aligned`` asks."""
         warps, counts = np.unique(lanes // WARP, return_counts=True)
         living = self.alive.reshape(-1, WARP)[warps].sum(axis=1)
         if (counts != living).any():
             warp = int(warps[np.flatnonzero(counts != living)[0]])
-            missing = np.setdiff1d(np.flatnonzero(self.alive[warp * WARP:(warp + 1) * WARP]) + warp * WARP, lanes)
+            missing = np.setdiff1d(
+                np.flatnonzero(self.alive[warp * WARP : (warp + 1) * WARP]) + warp * WARP, lanes
+            )
             raise self.machine.error(
-                "divergent barrier", "thread "
-                f"{self.geometry.thread_in_grid(int(missing[0]))} of the same warp is not at this barrier", index,
-                int(lanes[lanes // WARP == warp][0]))
+                "divergent barrier",
+                "thread "
+                f"{self.geometry.thread_in_grid(int(missing[0]))} of the same warp is not at this barrier",
+                index,
+                int(lanes[lanes // WARP == warp][0]),
+            )

@@ -1,7 +1,8 @@
 """Turns runs of instructions into Python functions ``f(R, G, M)``: registers, lanes that run, machine.
 
-``R`` is the register file: one full-width array per register. A run for all lanes reads and rebinds its entries; a run for
-some lanes takes their part out and puts back, as copies, what is live afterwards. Arrays are never changed in place.
+``R`` is the register file: one full-width array per register. A run for all lanes reads and rebinds its
+entries; a run for some lanes takes their part out and puts back, as copies, what is live afterwards. Arrays
+are never changed in place.
 """
 
 import re
@@ -25,11 +26,22 @@ Run = Callable[[list[Any], Any, Any], Any]
 _LOCAL = re.compile(r"\b(?:r\d+[a-z]\d?|t\d+)\b")
 
 GLOBALS: dict[str, object] = {
-    "alu": alu, "collective": collective, "select": alu.select, "full": np.full, "minimum": np.minimum,
-    "maximum": np.maximum, "absolute": np.abs, "multiply": np.multiply, "copysign": np.copysign,
-    "add_rn": arithmetic.add_rn, "mul_rn": arithmetic.mul_rn, "fma_rn": arithmetic.fma_rn,
-    "ex2_approx": arithmetic.ex2_approx, "ex2_approx_ftz": arithmetic.ex2_approx_ftz,
-    "rcp_approx": arithmetic.rcp_approx, "div_full": arithmetic.div_full,
+    "alu": alu,
+    "collective": collective,
+    "select": alu.select,
+    "full": np.full,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "absolute": np.abs,
+    "multiply": np.multiply,
+    "copysign": np.copysign,
+    "add_rn": arithmetic.add_rn,
+    "mul_rn": arithmetic.mul_rn,
+    "fma_rn": arithmetic.fma_rn,
+    "ex2_approx": arithmetic.ex2_approx,
+    "ex2_approx_ftz": arithmetic.ex2_approx_ftz,
+    "rcp_approx": arithmetic.rcp_approx,
+    "div_full": arithmetic.div_full,
 }
 """What generated code may call."""
 
@@ -38,8 +50,9 @@ GLOBALS: dict[str, object] = {
 class Segment:
     """A generated run of instructions ``start`` up to ``end``.
 
-    ``stop`` says what comes at its end: ``fall`` (go on at ``end``), ``branch`` and ``exit`` (the last instruction is one; the
-    function returns where its guard holds, or ``None`` for everywhere), ``wait`` (ask the scheduler at ``end``).
+    ``stop`` says what comes at its end: ``fall`` (go on at ``end``), ``branch`` and ``exit`` (the last
+    instruction is one; the function returns where its guard holds, or ``None`` for everywhere), ``wait`` (ask
+    the scheduler at ``end``).
     """
 
     start: int
@@ -114,8 +127,11 @@ def generate(program: "Program", indices: range, after: int, everyone: bool, who
         stores = [f"R[{register}] = put(R[{register}], {name})" for register, name in exports]
         if stores:
             stores.insert(0, "put = G.put")
-    return compile_lines(imports + body + stores + ([tail] if tail else []), emitter.globals,
-                         f"{program.name}:{indices.start}-{indices.stop}")
+    return compile_lines(
+        imports + body + stores + ([tail] if tail else []),
+        emitter.globals,
+        f"{program.name}:{indices.start}-{indices.stop}",
+    )
 
 
 def emit(emitter: Emitter, program: "Program", index: int) -> None:
@@ -125,7 +141,7 @@ def emit(emitter: Emitter, program: "Program", index: int) -> None:
 
 
 def compile_lines(lines: list[str], constants: dict[str, object], title: str) -> Run:
-    """Compile a function body; locals are dropped after their last use, so that their memory is used again."""
+    """Compile a function body; locals are dropped after their last use, and their memory used again."""
     last: dict[str, int] = {}
     for number, line in enumerate(lines):
         for name in _LOCAL.findall(line):
@@ -149,15 +165,19 @@ def compile_lines(lines: list[str], constants: dict[str, object], title: str) ->
 
 
 def prologue(program: "Program", indices: list[int]) -> tuple[Run, list[int]]:
-    """Generate the code of the instructions that are the same for a CTA or a thread, and the registers it sets."""
+    """Generate code that is the same for a CTA or a thread; return it and the registers it sets."""
     emitter = program.emitter()
     for index in indices:
         emit(emitter, program, index)
     needed = 0
     for index in range(len(program.code)):
         needed |= program.reads(index)
-    written = {operand.index for index in indices
-               for operand in program.forms[index].written(program.code[index]) if isinstance(operand, Register)}
+    written = {
+        operand.index
+        for index in indices
+        for operand in program.forms[index].written(program.code[index])
+        if isinstance(operand, Register)
+    }
     kept = [register for register in sorted(written) if needed >> register & 1]
     stores = [f"R[{register}] = {emitter.exported(register)}" for register in kept]
     return compile_lines(emitter.lines + stores, emitter.globals, f"{program.name}:prologue"), kept

@@ -1,8 +1,9 @@
 """What the lanes of a warp compute together, on ``[warps, 32]`` arrays.
 
-Every function takes the operands, and ``members``: ``None`` when all lanes take part, else uint32 ``[warps, 32]`` with each
-lane's member mask, 0 for lanes that do not take part. Scalars stand for operands equal in all lanes. Results are a tuple
-of ``[warps, 32]`` arrays. A shuffle that reads a lane outside the mask raises `OutsideMaskError`.
+Every function takes the operands, and ``members``: ``None`` when all lanes take part, else uint32 ``[warps,
+32]`` with each lane's member mask, 0 for lanes that do not take part. Scalars stand for operands equal in all
+lanes. Results are a tuple of ``[warps, 32]`` arrays. A shuffle that reads a lane outside the mask raises
+`OutsideMaskError`.
 """
 
 from typing import Any, Final
@@ -155,7 +156,7 @@ def match_any(a: Array, members: Array | None) -> tuple[Array]:
     mask = _members(a, members)
     result = np.zeros(a.shape, np.uint32)
     for lane in range(WARP):
-        result |= (a == a[:, lane:lane + 1]) * _BITS[lane]
+        result |= (a == a[:, lane : lane + 1]) * _BITS[lane]
     return (result & mask,)
 
 

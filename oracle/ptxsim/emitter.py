@@ -1,7 +1,8 @@
 """Writes the Python text of a run of instructions: operands become NumPy expressions, results become locals.
 
-A register lives in one local per NumPy type it is read as (``r5u4``, ``r5i4`` are views of one array); its home
-between blocks is the register file ``R``, in its `home` type. Every array is treated as immutable once assigned.
+A register lives in one local per NumPy type it is read as (``r5u4``, ``r5i4`` are views of one array); its
+home between blocks is the register file ``R``, in its `home` type. Every array is treated as immutable once
+assigned.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ UNSIGNED = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}
 
 
 def code_of(ptx_type: str) -> str:
-    """Return the NumPy code of a PTX type: ``s32`` is ``i4``, ``b32`` and ``u32`` are ``u4``, ``pred`` is ``?``."""
+    """Return the NumPy code of a PTX type: ``i4`` for s32, ``u4`` for b32 and u32, ``?`` for pred."""
     if ptx_type == "pred":
         return "?"
     return {"s": "i", "u": "u", "b": "u", "f": "f"}[ptx_type[0]] + str(WIDTHS[ptx_type])
@@ -42,7 +43,7 @@ def width_of(register: Register) -> int:
 
 
 def encode(immediate: Immediate, code: str) -> np.generic:
-    """Return an immediate as a NumPy scalar of type ``code``; integers wrap, a 64-bit float is rounded to 32 bits."""
+    """Return an immediate as a NumPy scalar; integers wrap, a 64-bit float is rounded to 32 bits."""
     dtype = DTYPES[code]
     if code == "?":
         return np.bool_(immediate.bits != 0)
@@ -53,7 +54,7 @@ def encode(immediate: Immediate, code: str) -> np.generic:
     elif immediate.kind == "f32" and dtype.itemsize == 8:
         bits = int(np.uint32(bits).view(np.float32).astype(np.float64).view(np.uint64))
     masked = bits & ((1 << 8 * dtype.itemsize) - 1)
-    scalar: np.generic = np.array(masked, UNSIGNED[dtype.itemsize]).view(dtype)[()]
+    scalar: np.generic = np.array([masked], UNSIGNED[dtype.itemsize]).view(dtype)[0]
     return scalar
 
 
@@ -72,8 +73,13 @@ class Emitter:
         The lanes are whole warps, so that a collective needs no rendezvous.
     """
 
-    def __init__(self, constants: Mapping[int, Immediate], homes: Mapping[int, str], symbols: Mapping[str, int],
-                 whole: bool = True) -> None:
+    def __init__(
+        self,
+        constants: Mapping[int, Immediate],
+        homes: Mapping[int, str],
+        symbols: Mapping[str, int],
+        whole: bool = True,
+    ) -> None:
         self.constants = constants
         self.homes = homes
         self.symbols = symbols
@@ -201,7 +207,7 @@ class Emitter:
         self.uses[operand.index, code] += 1
 
     def extended(self, operand: Operand, code: str, expression: str, lanes: str = "") -> None:
-        """Like `target`, but the register may be wider: the value is sign- or zero-extended, as ld and cvt do."""
+        """Like `target`, but for a wider register the value is sign- or zero-extended, as ld and cvt do."""
         if isinstance(operand, Register) and (size := width_of(operand)) > DTYPES[code].itemsize:
             kind = "i" if code.startswith("i") else "u"
             expression, code = f"({expression}).astype('{kind}{size}')", f"{kind}{size}"
@@ -221,7 +227,7 @@ class Emitter:
         return next(iter(self._views[register].values()))
 
     def exported(self, register: int) -> str | None:
-        """Return the local that holds the register's last value in its home type; ``None`` if it was not written."""
+        """Return the local with the register's last value in its home type; ``None`` if not written."""
         views = self._views.get(register)
         if views is None or register not in self._written:
             return None
@@ -236,7 +242,7 @@ class Emitter:
         return f"r{register}{code.replace('?', 'b')}"
 
     def address(self, operand: Operand, code: str) -> tuple[str, int]:
-        """Return the base of an address as an array of type ``code`` and its offset; a constant base is filled."""
+        """Return the base of an address as an array, a constant spread out, and its offset."""
         if not isinstance(operand, Address):
             raise self.fail(f"{operand} is no address")
         if (known := self.immediate(operand.base)) is not None:

@@ -38,8 +38,19 @@ class SimulationError(RuntimeError):
         The PTX line and its statement.
     """
 
-    def __init__(self, kind: str, detail: str, *, launch: int, thread: int, line: int, text: str,
-                 address: int | None = None, buffer: str | None = None, source: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        launch: int,
+        thread: int,
+        line: int,
+        text: str,
+        address: int | None = None,
+        buffer: str | None = None,
+        source: str = "",
+    ) -> None:
         place = f"launch {launch}, thread {thread}"
         if address is not None:
             place += f", address {address:#x}"
@@ -58,8 +69,10 @@ class SimulationError(RuntimeError):
         self.source = source
 
     def __reduce__(self) -> tuple[Any, ...]:
-        keywords = {name: getattr(self, name)
-                    for name in ("launch", "thread", "line", "text", "address", "buffer", "source")}
+        keywords = {
+            name: getattr(self, name)
+            for name in ("launch", "thread", "line", "text", "address", "buffer", "source")
+        }
         return _rebuild, (self.kind, self.detail, keywords)
 
 

@@ -1,7 +1,8 @@
-"""The instruction table: one entry per opcode with modifiers, with its operands and the function that emits it.
+"""The instruction table: one entry per opcode with modifiers: its operands, and who emits it.
 
-A form's ``kind`` says what the scheduler must know of it: ``value`` (operands to results, nothing else), ``memory``,
-``collective`` (a rendezvous of a warp's lanes), ``barrier`` (of a CTA's threads), ``branch``, ``exit`` or ``effect``.
+A form's ``kind`` says what the scheduler must know of it: ``value`` (operands to results, nothing else),
+``memory``, ``collective`` (a rendezvous of a warp's lanes), ``barrier`` (of a CTA's threads), ``branch``,
+``exit`` or ``effect``.
 """
 
 import itertools
@@ -27,14 +28,33 @@ from oracle.ptxsim.syntax import (
 
 Emit = Callable[[Emitter, Instruction], None]
 
-_HINT = re.compile(r"\.(?:ca|cg|cs|cv|lu|wb|wt|L1::(?:evict_(?:normal|unchanged|first|last)|no_allocate)"
-                   r"|L2::evict_(?:first|last|normal)|L2::(?:64|128|256)B)(?=\.|$)")
+_HINT = re.compile(
+    r"\.(?:ca|cg|cs|cv|lu|wb|wt|L1::(?:evict_(?:normal|unchanged|first|last)|no_allocate)"
+    r"|L2::evict_(?:first|last|normal)|L2::(?:64|128|256)B)(?=\.|$)"
+)
 _GROUP = re.compile(r"\{(\w+):([^}]*)\}")
 
-HINTS = (".ca", ".cg", ".cs", ".cv", ".lu", ".wb", ".wt", ".L1::evict_normal", ".L1::evict_unchanged",
-         ".L1::evict_first", ".L1::evict_last", ".L1::no_allocate", ".L2::evict_first", ".L2::evict_last",
-         ".L2::evict_normal", ".L2::64B", ".L2::128B", ".L2::256B")
-"""Modifiers of loads and stores that change where data is cached, not what is loaded: dropped before look-up."""
+HINTS = (
+    ".ca",
+    ".cg",
+    ".cs",
+    ".cv",
+    ".lu",
+    ".wb",
+    ".wt",
+    ".L1::evict_normal",
+    ".L1::evict_unchanged",
+    ".L1::evict_first",
+    ".L1::evict_last",
+    ".L1::no_allocate",
+    ".L2::evict_first",
+    ".L2::evict_last",
+    ".L2::evict_normal",
+    ".L2::64B",
+    ".L2::128B",
+    ".L2::256B",
+)
+"""Modifiers of loads and stores that change where data is cached, not what is loaded: dropped at look-up."""
 
 _ACCEPTED: dict[str, tuple[type, ...]] = {
     "d": (Register, Sink),
@@ -56,9 +76,9 @@ class Form:
     name
         The opcode with every modifier that matters.
     signature
-        One letter per operand: ``d`` destination, ``q`` destination with an optional ``|p``, ``s`` source, ``x``
-        source or special register or symbol, ``p`` predicate source, ``m`` address, ``l`` label, ``D<n>`` and
-        ``S<n>`` vectors of n destinations or sources; ``?`` after it: may be left out.
+        One letter per operand: ``d`` destination, ``q`` destination with an optional ``|p``, ``s`` source,
+        ``x`` source or special register or symbol, ``p`` predicate source, ``m`` address, ``l`` label,
+        ``D<n>`` and ``S<n>`` vectors of n destinations or sources; ``?`` after it: may be left out.
     kind
         See the module's docstring.
     pure
@@ -76,17 +96,22 @@ class Form:
         required = sum(not token.endswith("?") for token in self.signature)
         count = len(instruction.operands)
         if not required <= count <= len(self.signature):
-            raise PtxError(f"{self.name} takes {required} operands, not {count}", instruction.line, instruction.text)
+            raise PtxError(
+                f"{self.name} takes {required} operands, not {count}", instruction.line, instruction.text
+            )
         for token, operand in zip(self.signature, instruction.operands, strict=False):
             letter = token[0]
             if letter in "DS":
                 items = operand.items if isinstance(operand, Vector) else ()
                 fits = len(items) == int(token[1]) and all(
-                    isinstance(item, _ACCEPTED["d" if letter == "D" else "s"]) for item in items)
+                    isinstance(item, _ACCEPTED["d" if letter == "D" else "s"]) for item in items
+                )
             else:
                 fits = isinstance(operand, _ACCEPTED[letter])
             if not fits:
-                raise PtxError(f"{self.name} cannot take the operand {operand}", instruction.line, instruction.text)
+                raise PtxError(
+                    f"{self.name} cannot take the operand {operand}", instruction.line, instruction.text
+                )
 
     def written(self, instruction: Instruction) -> list[Operand]:
         """Return the operands that the instruction writes, vectors and pairs taken apart."""
@@ -103,20 +128,26 @@ class Form:
 
     def read(self, instruction: Instruction) -> list[Operand]:
         """Return the operands that the instruction reads."""
-        return [operand for token, operand in zip(self.signature, instruction.operands, strict=False)
-                if token[0] not in "dqDl"]
+        return [
+            operand
+            for token, operand in zip(self.signature, instruction.operands, strict=False)
+            if token[0] not in "dqDl"
+        ]
 
 
 TABLE: dict[str, Form] = {}
 """Every form by name."""
 
 
-def form(pattern: str, signature: str, kind: str = "value", *,
-         pure: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def form(
+    pattern: str, signature: str, kind: str = "value", *, pure: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as the emitter of every opcode that ``pattern`` expands to.
 
-    ``{name:a,b,}`` stands for one of the alternatives (possibly empty), which the function gets as the keyword ``name``.
+    ``{name:a,b,}`` stands for one of the alternatives (possibly empty), which the function gets as the
+    keyword ``name``.
     """
+
     def register(function: Callable[..., None]) -> Callable[..., None]:
         groups = _GROUP.findall(pattern)
         template = _GROUP.sub("{}", pattern)
@@ -125,15 +156,18 @@ def form(pattern: str, signature: str, kind: str = "value", *,
             parts = {group: picked for (group, _), picked in zip(groups, choice, strict=True)}
             if name in TABLE:
                 raise ValueError(f"{name} is registered twice")
-            TABLE[name] = Form(name, tuple(signature.split()), kind, pure and kind == "value",
-                               _bind(function, parts))
+            TABLE[name] = Form(
+                name, tuple(signature.split()), kind, pure and kind == "value", _bind(function, parts)
+            )
         return function
+
     return register
 
 
 def _bind(function: Callable[..., None], parts: dict[str, str]) -> Emit:
     def emit(emitter: Emitter, instruction: Instruction) -> None:
         function(emitter, instruction, **parts)
+
     return emit
 
 

@@ -1,4 +1,4 @@
-"""Which threads run: a set of lanes of a tile, and how their part of a full-width array is taken out and put back.
+"""Which threads run: a set of lanes, and how their part of a full-width array is taken and put back.
 
 A tile is some launches side by side; each CTA takes ``pitch`` lanes (its threads, rounded up to whole warps).
 """
@@ -22,7 +22,7 @@ LANES, WARPS, CTAS = 0, 1, 2
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of a tile: launches, CTAs of each, threads of each CTA, and the same for every lane as arrays."""
+    """The shape of a tile: launches, CTAs of each, threads of each CTA; also as arrays over lanes."""
 
     launches: int
     grid: tuple[int, int, int]
@@ -78,7 +78,7 @@ class Geometry:
         return self.lane % self.pitch < self.threads
 
     def thread_in_grid(self, lane: int) -> int:
-        """The thread's number in its launch without padding: CTA times block size, plus thread."""
+        """Return a lane's thread in its launch, without padding: CTA times block size, plus thread."""
         cta, thread = divmod(int(self.thread[lane]), self.pitch)
         return cta * self.threads + thread
 
@@ -89,23 +89,28 @@ class Geometry:
         block = lane // self.pitch % self.ctas_per_launch
         if base in ("tid", "ctaid"):
             number, extent = (thread, self.block) if base == "tid" else (block, self.grid)
-            parts = {"x": number % extent[0], "y": number // extent[0] % extent[1],
-                     "z": number // (extent[0] * extent[1])}
+            parts = {
+                "x": number % extent[0],
+                "y": number // extent[0] % extent[1],
+                "z": number // (extent[0] * extent[1]),
+            }
             return parts[axis].astype(np.uint32)
         if base in ("ntid", "nctaid"):
-            return np.full(lane.shape, (self.block if base == "ntid" else self.grid)["xyz".index(axis)], np.uint32)
+            return np.full(
+                lane.shape, (self.block if base == "ntid" else self.grid)["xyz".index(axis)], np.uint32
+            )
         within = (thread % WARP).astype(np.uint32)
         one = np.uint32(1) << within
         return {
-            "laneid": lambda: within,
-            "warpid": lambda: (thread // WARP).astype(np.uint32),
-            "nwarpid": lambda: np.full(lane.shape, self.pitch // WARP, np.uint32),
-            "lanemask_eq": lambda: one,
-            "lanemask_lt": lambda: one - np.uint32(1),
-            "lanemask_le": lambda: one | (one - np.uint32(1)),
-            "lanemask_gt": lambda: ~(one | (one - np.uint32(1))),
-            "lanemask_ge": lambda: ~(one - np.uint32(1)),
-        }[base]()
+            "laneid": within,
+            "warpid": (thread // WARP).astype(np.uint32),
+            "nwarpid": np.full(lane.shape, self.pitch // WARP, np.uint32),
+            "lanemask_eq": one,
+            "lanemask_lt": one - np.uint32(1),
+            "lanemask_le": one | (one - np.uint32(1)),
+            "lanemask_gt": ~(one | (one - np.uint32(1))),
+            "lanemask_ge": ~(one - np.uint32(1)),
+        }[base]
 
 
 class Lanes:
@@ -126,7 +131,9 @@ class Lanes:
     take: Callable[[Array], Array]
     put: Callable[[Array, Array], Array]
 
-    def __init__(self, geometry: Geometry, rows: Index | None, unit: int, within: Index | None = None) -> None:
+    def __init__(
+        self, geometry: Geometry, rows: Index | None, unit: int, within: Index | None = None
+    ) -> None:
         self.geometry = geometry
         self.rows = rows
         self.unit = unit
@@ -205,17 +212,19 @@ def _replace(full: Array, part: Array) -> Array:
 
 
 def lanes_of(geometry: Geometry, index: Index) -> Lanes:
-    """Return the set of the given ascending lanes in its coarsest form: all, whole CTAs, whole warps, or lanes."""
+    """Return the given ascending lanes in their coarsest form: all, whole CTAs, whole warps, or lanes."""
     count = len(index)
     if count == geometry.size:
         return Lanes(geometry, None, geometry.pitch)
     if count % WARP == 0 and count:
         first = index[::WARP]
-        if not (first % WARP).any() and np.array_equal(index[WARP - 1::WARP], first + (WARP - 1)):
+        if not (first % WARP).any() and np.array_equal(index[WARP - 1 :: WARP], first + (WARP - 1)):
             pitch = geometry.pitch
             if count % pitch == 0:
                 start = index[::pitch]
-                if not (start % pitch).any() and np.array_equal(index[pitch - 1::pitch], start + (pitch - 1)):
+                if not (start % pitch).any() and np.array_equal(
+                    index[pitch - 1 :: pitch], start + (pitch - 1)
+                ):
                     return Lanes(geometry, start // pitch, pitch)
             return Lanes(geometry, first // WARP, WARP)
     return Lanes(geometry, index, 1)

@@ -16,7 +16,7 @@ from oracle.ptxsim.program import Program
 from oracle.ptxsim.scheduler import Code, Scheduler
 
 LANES_AT_ONCE: Final = 8192
-"""Lanes of a tile: enough to make a NumPy call's own cost small, few enough for live registers to stay in the cache."""
+"""Lanes of a tile: enough to make a NumPy call's own cost small, few enough for the cache."""
 
 BUDGET: Final = 1_000_000
 """Instructions a tile may issue before its kernel counts as endless."""
@@ -33,9 +33,18 @@ class Statistics:
     lane_instructions: int
 
 
-def launch(program: Program, memory: Memory, params: Sequence[npt.NDArray[Any]], block: int | tuple[int, ...], *,
-           grid: int | tuple[int, ...] = 1, dynamic_shared: int = 0, schedule: int = 0,
-           instruction_budget: int = BUDGET, lanes_at_once: int = LANES_AT_ONCE) -> Statistics:
+def launch(
+    program: Program,
+    memory: Memory,
+    params: Sequence[npt.NDArray[Any]],
+    block: int | tuple[int, ...],
+    *,
+    grid: int | tuple[int, ...] = 1,
+    dynamic_shared: int = 0,
+    schedule: int = 0,
+    instruction_budget: int = BUDGET,
+    lanes_at_once: int = LANES_AT_ONCE,
+) -> Statistics:
     """Run every launch of ``memory`` to its end; outputs are written in place.
 
     Parameters
@@ -45,7 +54,8 @@ def launch(program: Program, memory: Memory, params: Sequence[npt.NDArray[Any]],
     memory
         The L launches' buffers.
     params
-        One array for each of ``program.params``: ``[L]`` of the parameter's size in bytes, or uint8 ``[L, size]``.
+        One array for each of ``program.params``: ``[L]`` of the parameter's size in bytes, or uint8 ``[L,
+        size]``.
     block, grid
         Threads of a CTA (1..1024) and CTAs of a launch, up to three axes.
     dynamic_shared
@@ -79,8 +89,9 @@ def launch(program: Program, memory: Memory, params: Sequence[npt.NDArray[Any]],
         for first in range(0, memory.launches, step):
             last = min(first + step, memory.launches)
             geometry = Geometry(last - first, shape_grid, shape_block)
-            machine = Machine(program, geometry, list(memory.part(first, last)), packed[first:last], dynamic_shared,
-                              first)
+            machine = Machine(
+                program, geometry, list(memory.part(first, last)), packed[first:last], dynamic_shared, first
+            )
             scheduler = Scheduler(code, machine, schedule, instruction_budget)
             scheduler.run()
             instructions += scheduler.instructions
@@ -108,7 +119,9 @@ def _pack(program: Program, launches: int, params: Sequence[npt.NDArray[Any]]) -
         elif array.shape == (launches, param.size) and array.dtype == np.uint8:
             octets = array
         else:
-            raise ValueError(f"parameter {param.name} must be [{launches}] of {param.size} bytes, or uint8 "
-                             f"[{launches}, {param.size}], not {array.dtype} {array.shape}")
-        packed[:, offset:offset + param.size] = octets
+            raise ValueError(
+                f"parameter {param.name} must be [{launches}] of {param.size} bytes, or uint8 "
+                f"[{launches}, {param.size}], not {array.dtype} {array.shape}"
+            )
+        packed[:, offset : offset + param.size] = octets
     return packed

@@ -22,9 +22,11 @@ class Statement(NamedTuple):
 
 def strip_comments(text: str) -> str:
     """Replace every comment by spaces, keeping newlines and quoted strings."""
+
     def blank(match: re.Match[str]) -> str:
         found = match.group()
         return found if found.startswith('"') else "\n" * found.count("\n") or " "
+
     return _COMMENT.sub(blank, text)
 
 
@@ -72,5 +74,5 @@ def _next(text: str, position: int, depth: int, line: int) -> tuple[str, int]:
         if brace >= 0 and (end < 0 or brace < end) and equals < 0:
             return "header", brace
     if end < 0:
-        raise PtxError("a statement does not end", line, " ".join(text[position:position + 60].split()))
+        raise PtxError("a statement does not end", line, " ".join(text[position : position + 60].split()))
     return "code", end + 1

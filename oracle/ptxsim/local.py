@@ -25,8 +25,12 @@ class Local:
         outside = (offset < 0) | (offset > self.size - width)
         if outside.any():
             position = int(np.flatnonzero(outside)[0])
-            raise fault("out of bounds", f"{width} bytes outside the {self.size} bytes of local memory", position,
-                        int(address[position]))
+            raise fault(
+                "out of bounds",
+                f"{width} bytes outside the {self.size} bytes of local memory",
+                position,
+                int(address[position]),
+            )
         if (offset & (width - 1)).any():
             position = int(np.flatnonzero(offset & (width - 1))[0])
             raise fault("misaligned", f"an access of {width} bytes", position, int(address[position]))
@@ -39,8 +43,10 @@ class Local:
         fresh = ~self.written[where].all(axis=1)
         if fresh.any():
             position = int(np.flatnonzero(fresh)[0])
-            raise fault("uninitialised", "a read of local memory never written", position, int(address[position]))
-        return [self.octets[where[:, k * size:(k + 1) * size]].view(code).reshape(-1) for k in range(count)]
+            raise fault(
+                "uninitialised", "a read of local memory never written", position, int(address[position])
+            )
+        return [self.octets[where[:, k * size : (k + 1) * size]].view(code).reshape(-1) for k in range(count)]
 
     def store(self, lanes: Lanes, address: Array, code: str, values: list[Array], fault: Fault) -> None:
         """Write consecutive elements to each lane's address."""
@@ -49,4 +55,4 @@ class Local:
         self.written[where] = True
         for k, value in enumerate(values):
             spread = np.ascontiguousarray(np.broadcast_to(value, lanes.n)).view(np.uint8).reshape(-1, size)
-            self.octets[where[:, k * size:(k + 1) * size]] = spread
+            self.octets[where[:, k * size : (k + 1) * size]] = spread

@@ -54,34 +54,62 @@ class Machine:
         The number of the first launch, for messages.
     """
 
-    def __init__(self, program: Program, geometry: Geometry, buffers: list[Buffer], params: npt.NDArray[np.uint8],
-                 dynamic_shared: int, first_launch: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        geometry: Geometry,
+        buffers: list[Buffer],
+        params: npt.NDArray[np.uint8],
+        dynamic_shared: int,
+        first_launch: int,
+    ) -> None:
         self.program = program
         self.geometry = geometry
         self.first_launch = first_launch
         self.params = params
         self.clocks = Clocks(geometry)
-        self.shared = Shared(self.clocks, program.shared_bytes(dynamic_shared), SHARED_START,
-                             program.granules["shared"], program.shared_name)
+        self.shared = Shared(
+            self.clocks,
+            program.shared_bytes(dynamic_shared),
+            SHARED_START,
+            program.granules["shared"],
+            program.shared_name,
+        )
         self.memory = Global(self.clocks, buffers, program.granules["global"])
         self.local = Local(geometry, program.local_bytes)
 
     # Errors.
 
-    def error(self, kind: str, detail: str, index: int, lane: int, address: int | None = None,
-              buffer: str | None = None) -> SimulationError:
+    def error(
+        self,
+        kind: str,
+        detail: str,
+        index: int,
+        lane: int,
+        address: int | None = None,
+        buffer: str | None = None,
+    ) -> SimulationError:
         """Return the exception for a lane at instruction ``index``."""
         code = self.program.code
         instruction = code[min(index, len(code) - 1)]
         return SimulationError(
-            kind, detail, launch=self.first_launch + int(self.geometry.launch[lane]),
-            thread=self.geometry.thread_in_grid(lane), address=address, buffer=buffer, line=instruction.line,
-            text=instruction.text, source=instruction.source)
+            kind,
+            detail,
+            launch=self.first_launch + int(self.geometry.launch[lane]),
+            thread=self.geometry.thread_in_grid(lane),
+            address=address,
+            buffer=buffer,
+            line=instruction.line,
+            text=instruction.text,
+            source=instruction.source,
+        )
 
     def _fault(self, index: int, lanes: Lanes) -> Fault:
-        def fault(kind: str, detail: str, position: int, address: int | None = None,
-                  buffer: str | None = None) -> SimulationError:
+        def fault(
+            kind: str, detail: str, position: int, address: int | None = None, buffer: str | None = None
+        ) -> SimulationError:
             return self.error(kind, detail, index, int(lanes.index[position]), address, buffer)
+
         return fault
 
     # Parameters.
@@ -91,19 +119,26 @@ class Machine:
         size = np.dtype(code).itemsize
         if not 0 <= offset <= self.params.shape[1] - size:
             raise self.error("out of bounds", f"{size} bytes at parameter offset {offset}", index, 0)
-        values = np.ascontiguousarray(self.params[:, offset:offset + size]).view(code).reshape(-1)
+        values = np.ascontiguousarray(self.params[:, offset : offset + size]).view(code).reshape(-1)
         launches = lanes.launches() if isinstance(lanes, CtaLanes) else lanes.take(self.geometry.launch)
         return values.take(launches)
 
-    def load_param(self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int) -> list[Array]:
+    def load_param(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int
+    ) -> list[Array]:
         """Load from the parameters at computed offsets."""
         offsets = (lanes.pick(address) + np.uint64(offset & (1 << 64) - 1)).view(np.int64)
         size = np.dtype(code).itemsize
         outside = (offsets < 0) | (offsets > self.params.shape[1] - size * count)
         if outside.any():
             position = int(np.flatnonzero(outside)[0])
-            raise self.error("out of bounds", "a parameter offset", index, int(lanes.index[position]),
-                             int(offsets[position]))
+            raise self.error(
+                "out of bounds",
+                "a parameter offset",
+                index,
+                int(lanes.index[position]),
+                int(offsets[position]),
+            )
         launch = self.geometry.launch[lanes.index]
         octets = [(offsets + k * size)[:, None] + np.arange(size) for k in range(count)]
         return [self.params[launch[:, None], at].view(code).reshape(-1) for at in octets]
@@ -118,41 +153,71 @@ class Machine:
         address = lanes.pick(address)
         return address + np.uint64(offset & (1 << 64) - 1) if offset else address
 
-    def load_shared(self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int) -> list[Array]:
+    def load_shared(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int
+    ) -> list[Array]:
         """``ld.shared``."""
         if not lanes.n:
             return [np.empty(0, code)] * count
-        return self.shared.load(lanes, self._narrow(lanes, address, offset), code, count, self._fault(index, lanes))
+        return self.shared.load(
+            lanes, self._narrow(lanes, address, offset), code, count, self._fault(index, lanes)
+        )
 
-    def store_shared(self, index: int, lanes: Lanes, address: Array, offset: int, code: str,
-                     values: tuple[Array, ...]) -> None:
+    def store_shared(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, values: tuple[Array, ...]
+    ) -> None:
         """``st.shared``."""
         if lanes.n:
-            self.shared.store(lanes, self._narrow(lanes, address, offset), code, [lanes.pick(v) for v in values],
-                              self._fault(index, lanes))
+            self.shared.store(
+                lanes,
+                self._narrow(lanes, address, offset),
+                code,
+                [lanes.pick(v) for v in values],
+                self._fault(index, lanes),
+            )
 
-    def load_global(self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int) -> list[Array]:
+    def load_global(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int
+    ) -> list[Array]:
         """``ld.global``."""
         if not lanes.n:
             return [np.empty(0, code)] * count
-        return self.memory.load(lanes, self._broad(lanes, address, offset), code, count, self._fault(index, lanes))
+        return self.memory.load(
+            lanes, self._broad(lanes, address, offset), code, count, self._fault(index, lanes)
+        )
 
-    def store_global(self, index: int, lanes: Lanes, address: Array, offset: int, code: str,
-                     values: tuple[Array, ...]) -> None:
+    def store_global(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, values: tuple[Array, ...]
+    ) -> None:
         """``st.global``."""
         if lanes.n:
-            self.memory.store(lanes, self._broad(lanes, address, offset), code, [lanes.pick(v) for v in values],
-                              self._fault(index, lanes))
+            self.memory.store(
+                lanes,
+                self._broad(lanes, address, offset),
+                code,
+                [lanes.pick(v) for v in values],
+                self._fault(index, lanes),
+            )
 
-    def load_local(self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int) -> list[Array]:
+    def load_local(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int
+    ) -> list[Array]:
         """``ld.local``."""
-        return self.local.load(lanes, self._broad(lanes, address, offset), code, count, self._fault(index, lanes))
+        return self.local.load(
+            lanes, self._broad(lanes, address, offset), code, count, self._fault(index, lanes)
+        )
 
-    def store_local(self, index: int, lanes: Lanes, address: Array, offset: int, code: str,
-                    values: tuple[Array, ...]) -> None:
+    def store_local(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, values: tuple[Array, ...]
+    ) -> None:
         """``st.local``."""
-        self.local.store(lanes, self._broad(lanes, address, offset), code, [lanes.pick(v) for v in values],
-                         self._fault(index, lanes))
+        self.local.store(
+            lanes,
+            self._broad(lanes, address, offset),
+            code,
+            [lanes.pick(v) for v in values],
+            self._fault(index, lanes),
+        )
 
     def _spaces(self, lanes: Lanes, address: Array) -> list[tuple[str, Lanes, Index, Array]]:
         """Split generic addresses by state space: space, lanes, positions, addresses in the space."""
@@ -167,19 +232,22 @@ class Machine:
             found.append((space, Lanes(self.geometry, lanes.index.take(positions), 1), positions, part))
         return found
 
-    def load_generic(self, index: int, lanes: Lanes, address: Array, offset: int, code: str,
-                     count: int) -> list[Array]:
+    def load_generic(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int
+    ) -> list[Array]:
         """``ld`` without a state space."""
         whole = [np.empty(lanes.n, code) for _ in range(count)]
         for space, sub, positions, part in self._spaces(lanes, self._broad(lanes, address, offset)):
             place = part.astype(np.uint32) if space == "shared" else part
-            for full, values in zip(whole, getattr(self, f"load_{space}")(index, sub, place, 0, code, count),
-                                    strict=True):
+            for full, values in zip(
+                whole, getattr(self, f"load_{space}")(index, sub, place, 0, code, count), strict=True
+            ):
                 full[positions] = values
         return whole
 
-    def store_generic(self, index: int, lanes: Lanes, address: Array, offset: int, code: str,
-                      values: tuple[Array, ...]) -> None:
+    def store_generic(
+        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, values: tuple[Array, ...]
+    ) -> None:
         """``st`` without a state space."""
         picked = [lanes.pick(v) for v in values]
         for space, sub, positions, part in self._spaces(lanes, self._broad(lanes, address, offset)):
@@ -187,9 +255,10 @@ class Machine:
             parts = tuple(v if v.ndim == 0 else v.take(positions) for v in picked)
             getattr(self, f"store_{space}")(index, sub, place, 0, code, parts)
 
-    def _atomic_parts(self, index: int, lanes: Lanes, space: str, address: Array, offset: int,
-                      code: str) -> Iterator[tuple[Array, Index, Index]]:
-        """Check an atomic access; yield data, cells and the positions of the lanes, for each piece of memory."""
+    def _atomic_parts(
+        self, index: int, lanes: Lanes, space: str, address: Array, offset: int, code: str
+    ) -> Iterator[tuple[Array, Index, Index]]:
+        """Check an atomic access; yield data, cells and lanes' positions for each piece of memory."""
         if space == "generic":
             split = self._spaces(lanes, self._broad(lanes, address, offset))
         else:
@@ -199,12 +268,24 @@ class Machine:
             fault = self._fault(index, sub)
             if found == "local":
                 raise fault("out of bounds", "an atomic on local memory", 0)
-            data, cells = (self.shared.atomic(sub, part.astype(np.uint32), code, fault) if found == "shared"
-                           else self.memory.atomic(sub, part, code, fault))
+            data, cells = (
+                self.shared.atomic(sub, part.astype(np.uint32), code, fault)
+                if found == "shared"
+                else self.memory.atomic(sub, part, code, fault)
+            )
             yield data, cells, positions
 
-    def atomic(self, index: int, lanes: Lanes, space: str, name: str, address: Array, offset: int, code: str,
-               values: tuple[Array, ...]) -> Array:
+    def atomic(
+        self,
+        index: int,
+        lanes: Lanes,
+        space: str,
+        name: str,
+        address: Array,
+        offset: int,
+        code: str,
+        values: tuple[Array, ...],
+    ) -> Array:
         """``atom``: one lane after the other, in lane order; the values before."""
         before = np.empty(lanes.n, code)
         operands = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
@@ -213,28 +294,44 @@ class Machine:
                 before[positions] = exchange(name, data, cells, [v[positions] for v in operands])
         return before
 
-    def reduction(self, index: int, lanes: Lanes, space: str, name: str, address: Array, offset: int, code: str,
-                  values: tuple[Array, ...]) -> None:
+    def reduction(
+        self,
+        index: int,
+        lanes: Lanes,
+        space: str,
+        name: str,
+        address: Array,
+        offset: int,
+        code: str,
+        values: tuple[Array, ...],
+    ) -> None:
         """``red``: as `atomic`, with nothing to return."""
         value = np.broadcast_to(lanes.pick(values[0]), lanes.n)
         if lanes.n:
             for data, cells, positions in self._atomic_parts(index, lanes, space, address, offset, code):
                 accumulate(name, data, cells, value[positions])
 
-    def load_matrix(self, index: int, lanes: Lanes, address: Array, offset: int, count: int, trans: bool) -> list[Array]:
+    def load_matrix(
+        self, index: int, lanes: Lanes, address: Array, offset: int, count: int, trans: bool
+    ) -> list[Array]:
         """``ldmatrix``: every lane reads its own elements from the rows that the lanes point to."""
         result = []
         for rows in self._matrix_rows(index, lanes, address, offset, count, trans):
             parts = [self.load_shared(index, lanes, row, 0, "u2" if trans else "u4", 1)[0] for row in rows]
-            result.append(parts[0] if not trans else
-                          parts[0].astype(np.uint32) | (parts[1].astype(np.uint32) << np.uint32(16)))
+            result.append(
+                parts[0]
+                if not trans
+                else parts[0].astype(np.uint32) | (parts[1].astype(np.uint32) << np.uint32(16))
+            )
         return result
 
-    def store_matrix(self, index: int, lanes: Lanes, address: Array, offset: int, values: tuple[Array, ...],
-                     trans: bool) -> None:
+    def store_matrix(
+        self, index: int, lanes: Lanes, address: Array, offset: int, values: tuple[Array, ...], trans: bool
+    ) -> None:
         """``stmatrix``."""
-        for value, rows in zip(values, self._matrix_rows(index, lanes, address, offset, len(values), trans),
-                               strict=True):
+        for value, rows in zip(
+            values, self._matrix_rows(index, lanes, address, offset, len(values), trans), strict=True
+        ):
             if trans:
                 for half, row in enumerate(rows):
                     part = (value >> np.uint32(16 * half)).astype(np.uint16)
@@ -242,15 +339,17 @@ class Machine:
             else:
                 self.store_shared(index, lanes, rows[0], 0, "u4", (value,))
 
-    def _matrix_rows(self, index: int, lanes: Lanes, address: Array, offset: int, count: int,
-                     trans: bool) -> list[list[Array]]:
+    def _matrix_rows(
+        self, index: int, lanes: Lanes, address: Array, offset: int, count: int, trans: bool
+    ) -> list[list[Array]]:
         """Return, for each matrix, the addresses of each lane's one word, or two halves if transposed."""
         rows = self._narrow(lanes, address, offset).reshape(-1, WARP)
-        used = rows[:, :8 * count]
+        used = rows[:, : 8 * count]
         if int(np.bitwise_or.reduce(used, axis=None)) & 15:
             position = int(np.flatnonzero((rows & np.uint32(15)) * (np.arange(WARP) < 8 * count))[0])
-            raise self._fault(index, lanes)("misaligned", "a matrix row of 16 bytes", position,
-                                            int(rows.reshape(-1)[position]))
+            raise self._fault(index, lanes)(
+                "misaligned", "a matrix row of 16 bytes", position, int(rows.reshape(-1)[position])
+            )
         lane = np.arange(WARP)
         result = []
         for matrix in range(count):
@@ -258,13 +357,16 @@ class Machine:
                 picks = [(8 * matrix + lane % 4 * 2 + half, lane // 4 * 2) for half in (0, 1)]
             else:
                 picks = [(8 * matrix + lane // 4, lane % 4 * 4)]
-            result.append([(rows.take(row, axis=1) + column.astype(np.uint32)).reshape(-1) for row, column in picks])
+            result.append(
+                [(rows.take(row, axis=1) + column.astype(np.uint32)).reshape(-1) for row, column in picks]
+            )
         return result
 
     # What lanes do together.
 
-    def together(self, index: int, lanes: Lanes, members: Array | None, function: Collective,
-                 *operands: Array) -> list[Array]:
+    def together(
+        self, index: int, lanes: Lanes, members: Array | None, function: Collective, *operands: Array
+    ) -> list[Array]:
         """Call a function of `collective` on the lanes' operands, and return its results for the lanes."""
         if members is None or (lanes.level > LANES and (members == 0xFFFFFFFF).all()):
             whole = [v if v.ndim == 0 else v.reshape(-1, WARP) for v in operands]
@@ -272,13 +374,20 @@ class Machine:
         place = lanes.index
         warps, row = np.unique(place // WARP, return_inverse=True)
         flat = row * WARP + place % WARP
-        spread = [v if v.ndim == 0 else _scatter(v, flat, len(warps)) for v in (*operands, np.broadcast_to(members, lanes.n))]
+        spread = [
+            v if v.ndim == 0 else _scatter(v, flat, len(warps))
+            for v in (*operands, np.broadcast_to(members, lanes.n))
+        ]
         try:
             results = function(*spread)
         except OutsideMaskError as problem:
             position = int(np.flatnonzero(flat == problem.args[0])[0])
-            raise self.error("member mask", "a lane reads a lane that is not in its member mask", index,
-                             int(place[position])) from None
+            raise self.error(
+                "member mask",
+                "a lane reads a lane that is not in its member mask",
+                index,
+                int(place[position]),
+            ) from None
         return [np.ascontiguousarray(result).reshape(-1).take(flat) for result in results]
 
     def warp_barrier(self, lanes: Lanes, members: Array | None) -> None:
@@ -325,7 +434,9 @@ class Machine:
             zero = zero & guard
         if zero.any():
             position = int(np.flatnonzero(zero)[0])
-            raise self.error("division by zero", "PTX leaves the result open", index, int(lanes.index[position]))
+            raise self.error(
+                "division by zero", "PTX leaves the result open", index, int(lanes.index[position])
+            )
         return np.where(value == 0, value.dtype.type(1), value)
 
 

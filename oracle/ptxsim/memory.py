@@ -1,7 +1,8 @@
-"""Global memory: the buffers of a caller, each at its own place in a launch's address space, every access checked.
+"""Global memory: the buffers of a caller, each at its own place in a launch's address space.
 
-Buffer i lies at ``(i + 1) << 40``, so the high bits of an address name the buffer and a stray pointer is in none. Each
-base is a multiple of 16 bytes and of no more, because no more is promised; launches see only their own slices.
+Buffer i lies at ``(i + 1) << 40``, so the high bits of an address name the buffer and a stray pointer is in
+none. Each base is a multiple of 16 bytes and of no more, because no more is promised; launches see only their
+own slices.
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ class Buffer:
     views: dict[str, Array] = field(default_factory=dict, repr=False)
 
     def view(self, code: str) -> Array | None:
-        """Return all bytes as elements of type ``code``, flat; ``None`` if its rows are no whole number of them."""
+        """Return all bytes as elements of type ``code``, flat; ``None`` if rows are not whole."""
         if code not in self.views:
             size = np.dtype(code).itemsize
             if self.row_bytes % size or self.octets.ctypes.data % size:
@@ -65,8 +66,17 @@ class Buffer:
     def part(self, first: int, last: int) -> "Buffer":
         """Return the same buffer for launches ``first`` up to ``last``."""
         cut = slice(first, last)
-        return Buffer(self.name, self.number, self.address[cut], self.octets[cut], self.rows, self.row_bytes,
-                      self.stride[cut], self.writable, self.dependent)
+        return Buffer(
+            self.name,
+            self.number,
+            self.address[cut],
+            self.octets[cut],
+            self.rows,
+            self.row_bytes,
+            self.stride[cut],
+            self.writable,
+            self.dependent,
+        )
 
 
 class Memory:
@@ -84,8 +94,15 @@ class Memory:
         self.launches = launches
         self.buffers: list[Buffer] = []
 
-    def add(self, name: str, array: Array, *, writable: bool = False, dependent: bool = False,
-            address_offset: int = 0) -> Buffer:
+    def add(
+        self,
+        name: str,
+        array: Array,
+        *,
+        writable: bool = False,
+        dependent: bool = False,
+        address_offset: int = 0,
+    ) -> Buffer:
         """Add a contiguous buffer.
 
         Parameters
@@ -109,10 +126,20 @@ class Memory:
         if array.ndim < 1:
             raise ValueError(f"{name} needs one row a launch")
         rows = array.reshape(array.shape[0], 1, -1)
-        return self._add(name, array, rows, np.zeros(self.launches, np.int64), writable, dependent, address_offset)
+        return self._add(
+            name, array, rows, np.zeros(self.launches, np.int64), writable, dependent, address_offset
+        )
 
-    def add_rows(self, name: str, array: Array, stride: npt.ArrayLike, *, writable: bool = False,
-                 dependent: bool = False, address_offset: int = 0) -> Buffer:
+    def add_rows(
+        self,
+        name: str,
+        array: Array,
+        stride: npt.ArrayLike,
+        *,
+        writable: bool = False,
+        dependent: bool = False,
+        address_offset: int = 0,
+    ) -> Buffer:
         """Add a buffer of rows that lie apart in the address space, with nothing in between.
 
         Parameters
@@ -122,8 +149,8 @@ class Memory:
         array
             ``[L, rows, n]``, C-contiguous.
         stride
-            int64 ``[L]``, bytes from row to row: 0 (every row is then row 0, and not writable) or at least a row's bytes,
-            up to 2^36.
+            int64 ``[L]``, bytes from row to row: 0 (every row is then row 0, and not writable) or at least a
+            row's bytes, up to 2^36.
 
         Raises
         ------
@@ -136,15 +163,25 @@ class Memory:
         row_bytes = array.shape[2] * array.itemsize
         allowed = (strides >= row_bytes) & (strides <= _LAST_STRIDE) | (strides == 0)
         if strides.shape != (self.launches,) or not allowed.all():
-            raise ValueError(f"the strides of {name} must be {self.launches} values, each 0 or {row_bytes}..2^36 bytes")
+            raise ValueError(
+                f"the strides of {name} must be {self.launches} values, each 0 or {row_bytes}..2^36 bytes"
+            )
         if writable and not strides.all():
             raise ValueError(f"{name} cannot be writable with stride 0: its rows would overlap")
         if array.shape[1] << 36 > 1 << (REGION_BITS - 1):
             raise ValueError(f"{name} has more than 8 rows")
         return self._add(name, array, array, strides, writable, dependent, address_offset)
 
-    def _add(self, name: str, array: Array, rows: Array, stride: I64, writable: bool, dependent: bool,
-             address_offset: int) -> Buffer:
+    def _add(
+        self,
+        name: str,
+        array: Array,
+        rows: Array,
+        stride: I64,
+        writable: bool,
+        dependent: bool,
+        address_offset: int,
+    ) -> Buffer:
         if array.shape[0] != self.launches:
             raise ValueError(f"{name} must have {self.launches} launches, not {array.shape[0]}")
         if not array.flags.c_contiguous or array.itemsize not in (1, 2, 4, 8):
@@ -156,8 +193,17 @@ class Memory:
         number = len(self.buffers) + 1
         base = (number << REGION_BITS) + _FIRST_BYTE + address_offset
         octets = array.reshape(self.launches, -1).view(np.uint8)
-        buffer = Buffer(name, number, np.full(self.launches, base, np.uint64), octets, rows.shape[1],
-                        rows.shape[2] * array.itemsize, stride, writable, dependent)
+        buffer = Buffer(
+            name,
+            number,
+            np.full(self.launches, base, np.uint64),
+            octets,
+            rows.shape[1],
+            rows.shape[2] * array.itemsize,
+            stride,
+            writable,
+            dependent,
+        )
         self.buffers.append(buffer)
         return buffer
 

@@ -1,7 +1,7 @@
 """Instructions that lanes of a warp do together, barriers, branches, and what only the machine notices.
 
-A collective is emitted as a call of a function of `collective` through ``M.together``, which brings the lanes' operands into
-``[warps, 32]``; whole warps with a full mask take the short way.
+A collective is emitted as a call of a function of `collective` through ``M.together``, which brings the
+lanes' operands into ``[warps, 32]``; whole warps with a full mask take the short way.
 """
 
 from oracle.ptxsim.emitter import Emitter, code_of
@@ -39,7 +39,7 @@ def vote(e: Emitter, i: Instruction, mode: str) -> None:
 
 @form("vote.sync.ballot.b32", "d p s", "collective")
 def ballot(e: Emitter, i: Instruction) -> None:
-    """The predicates of the member lanes as a mask."""
+    """Gather the predicates of the member lanes as a mask."""
     (a,) = e.arrays([i.operands[1]], ["?"])
     e.target(i.operands[0], "u4", f"{_call(e, 'ballot', [a], i.operands[2])}[0]")
 
@@ -55,14 +55,14 @@ def reduce(e: Emitter, i: Instruction, name: str, kind: str) -> None:
 
 @form("match.any.sync.{kind:b32,b64}", "d s s", "collective")
 def match_any(e: Emitter, i: Instruction, kind: str) -> None:
-    """The member lanes with the same value, as a mask."""
+    """Find the member lanes with the same value, as a mask."""
     (a,) = e.arrays([i.operands[1]], [code_of(kind)])
     e.target(i.operands[0], "u4", f"{_call(e, 'match_any', [a], i.operands[2])}[0]")
 
 
 @form("match.all.sync.{kind:b32,b64}", "q s s", "collective")
 def match_all(e: Emitter, i: Instruction, kind: str) -> None:
-    """The mask if all member lanes have the same value, else 0; ``|p`` says which."""
+    """Give the mask if all member lanes have the same value, else 0; ``|p`` says which."""
     value, same = _pair(i.operands[0])
     (a,) = e.arrays([i.operands[1]], [code_of(kind)])
     got = _call(e, "match_all", [a], i.operands[2])
@@ -72,7 +72,7 @@ def match_all(e: Emitter, i: Instruction, kind: str) -> None:
 
 @form("elect.sync", "q s", "collective")
 def elect(e: Emitter, i: Instruction) -> None:
-    """The lowest member lane, and whether this is it."""
+    """Find the lowest member lane, and whether this is it."""
     leader, mine = _pair(i.operands[0])
     got = _call(e, "elect", ["G.special('%laneid')"], i.operands[1])
     e.target(leader, "u4", f"{got}[0]")
@@ -92,7 +92,7 @@ def warp_barrier(e: Emitter, i: Instruction) -> None:
 @form("{name:barrier,barrier.cta}.arrive.aligned", "s s", "barrier")
 @form("{name:barrier,barrier.cta}.arrive", "s s", "barrier")
 def barrier(e: Emitter, i: Instruction, name: str) -> None:
-    """Wait for (sync), or only tell (arrive), the CTA's threads; emitted only where all of them arrive at once."""
+    """Wait for, or only tell (arrive), the CTA's threads; emitted where all of them arrive at once."""
     number = e.immediate(i.operands[0])
     assert number is not None
     e.lines.append(f"M.barrier_of_all({e.index}, G, {number.bits})")
@@ -112,19 +112,19 @@ def leave(e: Emitter, i: Instruction, name: str, uni: str) -> None:
 
 @form("trap", "", "effect")
 def trap(e: Emitter, i: Instruction) -> None:
-    """The kernel gives up."""
+    """Give up."""
     e.lines.append(f"M.trap({e.index}, {e.lanes()})")
 
 
 @form("activemask.b32", "d", "effect")
 def active_mask(e: Emitter, i: Instruction) -> None:
-    """The lanes of the warp that run this together, here: all that are at this place now."""
+    """Give the lanes of the warp that run this together, here: all that are at this place now."""
     e.target(i.operands[0], "u4", "M.active_mask(G)")
 
 
 @form("griddepcontrol.wait", "", "effect")
 def wait(e: Emitter, i: Instruction) -> None:
-    """What earlier kernels write may be read from here on."""
+    """Allow reading what earlier kernels write from here on."""
     e.lines.append(f"M.wait({e.lanes()})")
 
 
@@ -133,5 +133,3 @@ def wait(e: Emitter, i: Instruction) -> None:
 @form("fence.{order:sc,acq_rel}.{level:cta,cluster,gpu,sys}", "", "effect")
 def nothing(e: Emitter, i: Instruction, **parts: str) -> None:
     """Nothing that one launch could observe: a fence without a barrier orders no other thread here."""
-
-

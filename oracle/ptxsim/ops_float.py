@@ -1,7 +1,7 @@
 """Float32 instructions: the functions of `spec.arithmetic`, which alone say what they compute.
 
-``.rn`` is PTX's default rounding of add, sub, mul and fma, so the forms without it are the same function here; that
-ptxas may fuse those is the kernels' concern, and a test there sees that none is used.
+``.rn`` is PTX's default rounding of add, sub, mul and fma, so the forms without it are the same function
+here; that ptxas may fuse those is the kernels' concern, and a test there sees that none is used.
 """
 
 from oracle.ptxsim.emitter import Emitter
@@ -48,7 +48,7 @@ def ex2(e: Emitter, i: Instruction, flush: str) -> None:
 
 @form("rcp.approx.ftz.f32", "d s")
 def rcp(e: Emitter, i: Instruction) -> None:
-    """The unit's reciprocal (A6)."""
+    """Take the unit's reciprocal (A6)."""
     (a,) = e.arrays([i.operands[1]], ["f4"])
     e.target(i.operands[0], "f4", f"rcp_approx({a})")
 

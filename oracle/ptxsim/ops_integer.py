@@ -1,6 +1,7 @@
 """Integer, logic and bit instructions: each emits one NumPy expression, or a call into `alu`.
 
-Shift amounts clamp in NumPy as they do in PTX: an amount of at least the width gives 0, or the sign for ``shr.s``.
+Shift amounts clamp in NumPy as they do in PTX: an amount of at least the width gives 0, or the sign for
+``shr.s``.
 """
 
 from oracle.ptxsim.emitter import DTYPES, Emitter, code_of
@@ -104,7 +105,7 @@ def mad_wide(e: Emitter, i: Instruction, kind: str) -> None:
 
 @form("{name:div,rem}.{kind:" + _INTEGERS + "}", "d s s", pure=False)
 def divide(e: Emitter, i: Instruction, name: str, kind: str) -> None:
-    """Quotient toward zero, or remainder with the dividend's sign; a zero divisor is an error (PTX leaves it open)."""
+    """Divide toward zero, or take the remainder; a zero divisor is an error (PTX leaves it open)."""
     code = code_of(kind)
     a, b = e.arrays([*i.operands[1:]], [code, code])
     if e.immediate(i.operands[2]) is None or e.immediate(i.operands[2]) == Immediate(0):
@@ -207,7 +208,7 @@ def funnel_shift(e: Emitter, i: Instruction, side: str, mode: str) -> None:
 
 @form("{name:popc,clz}.{kind:b32,b64}", "d s")
 def count_bits(e: Emitter, i: Instruction, name: str, kind: str) -> None:
-    """Number of ones, or of leading zeros, as u32."""
+    """Count ones, or leading zeros, as u32."""
     (a,) = e.arrays([i.operands[1]], [code_of(kind)])
     e.target(i.operands[0], "u4", f"alu.{name}({a})")
 
@@ -221,7 +222,7 @@ def reverse_bits(e: Emitter, i: Instruction, kind: str) -> None:
 
 @form("bfind.{shift:shiftamt.,}{kind:u32,s32,u64,s64}", "d s")
 def find_bit(e: Emitter, i: Instruction, shift: str, kind: str) -> None:
-    """Position of the highest bit that is no sign, or the shift that brings it to the top; 0xffffffff if none."""
+    """Find the highest bit that is no sign, or the shift that brings it to the top; 0xffffffff if none."""
     (a,) = e.arrays([i.operands[1]], [code_of(kind)])
     e.target(i.operands[0], "u4", f"alu.find_bit({a}, {bool(shift)})")
 

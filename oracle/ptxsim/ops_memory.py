@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and matrix moves: each becomes a call of the `Machine`, which checks the lanes' addresses."""
+"""Loads, stores, atomics and matrix moves: each becomes a call of the `Machine`, which checks addresses."""
 
 from oracle.ptxsim.emitter import DTYPES, Emitter, code_of, default_home, width_of
 from oracle.ptxsim.forms import form
@@ -51,9 +51,16 @@ def load_param(e: Emitter, i: Instruction, kind: str) -> None:
 
 
 @form("ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.{kind:" + _TYPES + "}", "d m", "memory")
-@form("ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.v2.{kind:" + _VECTOR_TYPES + "}", "D2 m", "memory")
-@form("ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.v4.{kind:b8,u8,s8,b16,u16,s16,b32,u32,s32,f32}",
-      "D4 m", "memory")
+@form(
+    "ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.v2.{kind:" + _VECTOR_TYPES + "}",
+    "D2 m",
+    "memory",
+)
+@form(
+    "ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.v4.{kind:b8,u8,s8,b16,u16,s16,b32,u32,s32,f32}",
+    "D4 m",
+    "memory",
+)
 @form("ld{space:.global,.global.nc}.v4.{kind:b64,u64,s64,f64}", "D4 m", "memory")
 @form("ld{space:.global,.global.nc}.v8.{kind:b32,u32,s32,f32}", "D8 m", "memory")
 def load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
@@ -63,8 +70,11 @@ def load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
 
 @form("st{space:.global,.shared,.shared::cta,.local,}.{kind:" + _TYPES + "}", "m s", "memory")
 @form("st{space:.global,.shared,.shared::cta,.local,}.v2.{kind:" + _VECTOR_TYPES + "}", "m S2", "memory")
-@form("st{space:.global,.shared,.shared::cta,.local,}.v4.{kind:b8,u8,s8,b16,u16,s16,b32,u32,s32,f32}", "m S4",
-      "memory")
+@form(
+    "st{space:.global,.shared,.shared::cta,.local,}.v4.{kind:b8,u8,s8,b16,u16,s16,b32,u32,s32,f32}",
+    "m S4",
+    "memory",
+)
 @form("st{space:.global}.v4.{kind:b64,u64,s64,f64}", "m S4", "memory")
 @form("st{space:.global}.v8.{kind:b32,u32,s32,f32}", "m S8", "memory")
 def store(e: Emitter, i: Instruction, space: str, kind: str) -> None:
@@ -100,8 +110,16 @@ def reduce(e: Emitter, i: Instruction, space: str, name: str, kind: str) -> None
     _atomic(e, i, space, name, code_of(kind), i.operands[0], i.operands[1:], Sink())
 
 
-def _atomic(e: Emitter, i: Instruction, space: str, name: str, code: str, address: Operand,
-            values: tuple[Operand, ...], target: Operand) -> None:
+def _atomic(
+    e: Emitter,
+    i: Instruction,
+    space: str,
+    name: str,
+    code: str,
+    address: Operand,
+    values: tuple[Operand, ...],
+    target: Operand,
+) -> None:
     space = _space(space)
     lanes = e.lanes()
     base, offset = e.address(address, _ADDRESS[space])

@@ -15,8 +15,18 @@ from oracle.ptxsim.syntax import (
     Vector,
 )
 
-_ORDERED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">",
-            "hs": ">="}
+_ORDERED = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "lo": "<",
+    "ls": "<=",
+    "hi": ">",
+    "hs": ">=",
+}
 _UNORDERED = {"equ": "==", "neu": "!=", "ltu": "<", "leu": "<=", "gtu": ">", "geu": ">="}
 
 
@@ -78,14 +88,17 @@ def unpack(e: Emitter, i: Instruction, kind: str, count: str) -> None:
 def convert_address(e: Emitter, i: Instruction, way: str, space: str) -> None:
     """Address of a state space to a generic one (plain) or back (``to``)."""
     base = e.constant(Immediate(e.symbols[f"window:{space}"]), "u8")
-    (a,) = e.arrays([i.operands[1]], ["u8"]) if not isinstance(i.operands[1], Symbol) else (
-        e.filled(e.source(i.operands[1], "u8")),)
+    (a,) = (
+        e.arrays([i.operands[1]], ["u8"])
+        if not isinstance(i.operands[1], Symbol)
+        else (e.filled(e.source(i.operands[1], "u8")),)
+    )
     e.target(i.operands[0], "u8", f"{a} {'-' if way else '+'} {base}")
 
 
 @form("selp.{kind:b16,u16,s16,b32,u32,s32,f32,b64,u64,s64,f64}", "d s s p")
 def select(e: Emitter, i: Instruction, kind: str) -> None:
-    """A where the predicate holds, else b; constants are folded into a product with the predicate."""
+    """Select a where the predicate holds, else b; with constants a product with the predicate will do."""
     size = WIDTHS[kind]
     code = f"u{size}"
     a, b = e.immediate(i.operands[1]), e.immediate(i.operands[2])
@@ -137,8 +150,11 @@ def _set_predicate(e: Emitter, i: Instruction, comparison: str, kind: str, combi
     values = [held, f"~{held}"]
     if combine:
         other = e.temporary(e.source(i.operands[3], "?"))
-        values = [f"{value} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[combine]} {other}" for value in values]
-    values = [e.temporary(value) for value in values[:len(firsts)]]
+        values = [
+            f"{value} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[combine]} {other}"
+            for value in values
+        ]
+    values = [e.temporary(value) for value in values[: len(firsts)]]
     for target, value in zip(firsts, values, strict=True):
         e.target(target, "?", value)
 
@@ -148,15 +164,17 @@ def _set_predicate(e: Emitter, i: Instruction, comparison: str, kind: str, combi
 @form("setp.{comparison:lo,ls,hi,hs}.{kind:u16,u32,u64}", "q s s")
 @form("setp.{comparison:eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}.{kind:f32,f64}", "q s s")
 def set_predicate(e: Emitter, i: Instruction, comparison: str, kind: str) -> None:
-    """Compare; ``p|q`` sets q to the opposite. Ordered float comparisons are false, unordered true, with a NaN."""
+    """Compare; ``p|q`` sets q to the opposite. With a NaN, ordered comparisons are false, unordered true."""
     _set_predicate(e, i, comparison, kind, "")
 
 
 @form("setp.{comparison:eq,ne}.{combine:and,or,xor}.{kind:b16,b32,b64}", "q s s p")
 @form("setp.{comparison:eq,ne,lt,le,gt,ge}.{combine:and,or,xor}.{kind:u16,s16,u32,s32,u64,s64}", "q s s p")
 @form("setp.{comparison:lo,ls,hi,hs}.{combine:and,or,xor}.{kind:u16,u32,u64}", "q s s p")
-@form("setp.{comparison:eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}.{combine:and,or,xor}.{kind:f32,f64}",
-      "q s s p")
+@form(
+    "setp.{comparison:eq,ne,lt,le,gt,ge,equ,neu,ltu,leu,gtu,geu,num,nan}.{combine:and,or,xor}.{kind:f32,f64}",
+    "q s s p",
+)
 def set_predicate_combined(e: Emitter, i: Instruction, comparison: str, combine: str, kind: str) -> None:
     """Compare and combine with a predicate; ``p|q`` combines the opposite for q."""
     _set_predicate(e, i, comparison, kind, combine)

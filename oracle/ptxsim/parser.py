@@ -1,4 +1,4 @@
-"""Reads PTX text: one entry becomes a `Kernel`. Debug directives are ignored, except that ``.loc`` names the source."""
+"""Reads PTX text: one entry becomes a `Kernel`. Of debug directives only ``.loc`` counts."""
 
 import re
 import struct
@@ -23,16 +23,24 @@ from oracle.ptxsim.syntax import (
     Vector,
 )
 
-WIDTHS = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {"f16x2": 4, "bf16": 2,
-                                                                                      "b128": 16}
+WIDTHS = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {
+    "f16x2": 4,
+    "bf16": 2,
+    "b128": 16,
+}
 """Bytes of each PTX data type."""
 
 _ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)\s*(?:\((.*)\))?(.*)", re.DOTALL)
-_PARAM = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?"
-                    r"([\w$]+)(?:\[(\d+)\])?$")
-_VARIABLE = re.compile(r"((?:\.(?:visible|extern|weak|common)\s+)*)\.(shared|global|const|local)\s+"
-                       r"(?:\.attribute\([^)]*\)\s+)?(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$%]+)"
-                       r"((?:\[\d*\])*)\s*(?:=\s*(.*))?$", re.DOTALL)
+_PARAM = re.compile(
+    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?"
+    r"([\w$]+)(?:\[(\d+)\])?$"
+)
+_VARIABLE = re.compile(
+    r"((?:\.(?:visible|extern|weak|common)\s+)*)\.(shared|global|const|local)\s+"
+    r"(?:\.attribute\([^)]*\)\s+)?(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$%]+)"
+    r"((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
+    re.DOTALL,
+)
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")
 _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:]+)*")
 _FLOAT_BITS = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
@@ -41,10 +49,23 @@ _DECIMAL = re.compile(r"[-+]?\d*\.\d*(?:[eE][-+]?\d+)?$|[-+]?\d+[eE][-+]?\d+$")
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _SPECIALS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
-    + ["%laneid", "%warpid", "%nwarpid"] + [f"%lanemask_{which}" for which in ("eq", "le", "lt", "ge", "gt")])
+    + ["%laneid", "%warpid", "%nwarpid"]
+    + [f"%lanemask_{which}" for which in ("eq", "le", "lt", "ge", "gt")]
+)
 _IGNORED_ENTRY_DIRECTIVES = frozenset(
-    ["reqntid", "maxntid", "minnctapersm", "maxnreg", "maxnctapersm", "noreturn", "blocksareclusters",
-     "reqnctapercluster", "explicitcluster", "maxclusterrank"])
+    [
+        "reqntid",
+        "maxntid",
+        "minnctapersm",
+        "maxnreg",
+        "maxnctapersm",
+        "noreturn",
+        "blocksareclusters",
+        "reqnctapercluster",
+        "explicitcluster",
+        "maxclusterrank",
+    ]
+)
 
 
 class _Scope:
@@ -70,7 +91,7 @@ class _Body:
         self.scopes[0].symbols.update({v.name: v.name for v in variables} | {p.name: p.name for p in params})
 
     def register(self, name: str) -> Register | None:
-        """The register that ``name`` means here: the innermost scope's."""
+        """Return the register that ``name`` means here: the innermost scope's."""
         for scope in reversed(self.scopes):
             if name in scope.registers:
                 return scope.registers[name]
@@ -89,7 +110,7 @@ class _Body:
         return register
 
     def symbol(self, name: str) -> str:
-        """The unique name of a variable or label in scope; a label may still be ahead, so any name is returned."""
+        """Return the unique name of a variable in scope; any other name may be a label still ahead."""
         for scope in reversed(self.scopes):
             if name in scope.symbols:
                 return scope.symbols[name]
@@ -108,14 +129,15 @@ class _Body:
                 self._declare(self.scopes[-1], name, match[1])
 
     def declare_variable(self, statement: Statement) -> None:
-        """A ``.shared`` or ``.local`` variable inside the body; shadowed names are made unique."""
+        """Declare a variable inside the body; shadowed names are made unique."""
         variable = parse_variable(statement)
         unique = variable.name
         if any(v.name == unique for v in self.variables):
             unique = f"{variable.name}@{statement.line}"
         self.scopes[-1].symbols[variable.name] = unique
-        self.variables.append(Variable(variable.space, unique, variable.size, variable.align, variable.extern,
-                                       variable.data))
+        self.variables.append(
+            Variable(variable.space, unique, variable.size, variable.align, variable.extern, variable.data)
+        )
 
     def label(self, statement: Statement) -> None:
         """Record a label; one in an inner scope hides its namesakes outside and is unknown there."""
@@ -139,21 +161,24 @@ class _Body:
             if register is None or register.type != "pred":
                 raise PtxError(f"the guard {match[2]} is no predicate register", statement.line, text)
             guard = Guard(register, bool(match[1]))
-            text = text[match.end():]
+            text = text[match.end() :]
         match = _OPCODE.match(text)
         if not match:
             raise PtxError("not an instruction", statement.line, statement.text)
-        rest = text[match.end():].strip()
+        rest = text[match.end() :].strip()
         operands = tuple(self.operand(piece, statement) for piece in split_operands(rest)) if rest else ()
         self.instructions.append(
-            Instruction(statement.line, statement.text, guard, match.group(), operands, self.source))
+            Instruction(statement.line, statement.text, guard, match.group(), operands, self.source)
+        )
 
     def operand(self, text: str, statement: Statement) -> Operand:
         """Parse one operand."""
         if text.startswith("["):
             return self._address(text[1:].removesuffix("]").strip(), statement)
         if text.startswith("{"):
-            items = tuple(self.operand(piece, statement) for piece in split_operands(text[1:].removesuffix("}")))
+            items = tuple(
+                self.operand(piece, statement) for piece in split_operands(text[1:].removesuffix("}"))
+            )
             return items[0] if len(items) == 1 else Vector(items)
         if "|" in text:
             first, second = (self.operand(piece.strip(), statement) for piece in text.split("|", 1))
@@ -239,7 +264,9 @@ def parse_variable(statement: Statement) -> Variable:
         values = [parse_immediate(item) for item in split_operands(match[7].strip().strip("{}").strip())]
         if any(value is None for value in values):
             raise PtxError("an initialiser that is not a list of numbers", statement.line, statement.text)
-        packed = b"".join((value.bits & ((1 << 8 * width) - 1)).to_bytes(width, "little") for value in values if value)
+        packed = b"".join(
+            (value.bits & ((1 << 8 * width) - 1)).to_bytes(width, "little") for value in values if value
+        )
         data = packed.ljust(width * count, b"\0")
     elif match[2] in ("global", "const"):
         data = bytes(width * count)
@@ -292,7 +319,9 @@ def parse_kernel(text: str, entry: str) -> Kernel:
                     unknown = set(re.findall(r"\.(\w+)", match[3])) - _IGNORED_ENTRY_DIRECTIVES
                     if entry in ("", match[1]) and kernel is None:
                         if unknown:
-                            raise PtxError(f"unknown directives {sorted(unknown)}", statement.line, statement.text)
+                            raise PtxError(
+                                f"unknown directives {sorted(unknown)}", statement.line, statement.text
+                            )
                         params = parse_params(match[2] or "", statement.line)
                         body = _Body(variables, params, files)
                         kernel = match[1], params, body
@@ -309,8 +338,15 @@ def parse_kernel(text: str, entry: str) -> Kernel:
     if kernel is None:
         raise PtxError(f"no entry {entry!r} among {found}")
     name, params, parsed = kernel
-    return Kernel(name, params, tuple(parsed.registers), tuple(parsed.variables), tuple(parsed.instructions),
-                  parsed.labels, target)
+    return Kernel(
+        name,
+        params,
+        tuple(parsed.registers),
+        tuple(parsed.variables),
+        tuple(parsed.instructions),
+        parsed.labels,
+        target,
+    )
 
 
 def _body_statement(body: _Body, statement: Statement, depth: int) -> None:

@@ -1,6 +1,7 @@
 """A parsed kernel and what is known of it before it runs: what never varies, what is live, where it may stop.
 
-Three kinds of registers need no work in the main run. A register written once, by an unguarded pure instruction, is
+Three kinds of registers need no work in the main run. A register written once, by an unguarded pure
+instruction, is
 
 - *constant* if its operands are: it is folded into the code;
 - *per CTA* if its operands are parameters, ``%ctaid`` or such: computed once a CTA and spread over its lanes;
@@ -41,8 +42,9 @@ SHARED_START: Final = 1024
 WINDOWS: Final = {"global": 0, "const": 0, "shared": 0xF0 << 40, "local": 0xF1 << 40, "param": 0xF2 << 40}
 """Where each state space lies in the generic address space."""
 
-_PER_THREAD: Final = frozenset(["tid", "laneid", "warpid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge",
-                                "lanemask_gt"])
+_PER_THREAD: Final = frozenset(
+    ["tid", "laneid", "warpid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt"]
+)
 
 
 class Program:
@@ -87,7 +89,9 @@ class Program:
         self.param_bytes = offset
         ends = {"shared": SHARED_START, "local": 0}
         self.variables: list[tuple[str, int, int]] = []
-        used = {name for instruction in self.code for operand in instruction.operands for name in _names(operand)}
+        used = {
+            name for instruction in self.code for operand in instruction.operands for name in _names(operand)
+        }
         chosen = [v for v in self.kernel.variables if v.name in used]
         for variable in sorted(chosen, key=lambda v: v.extern):
             if variable.space not in ends:
@@ -162,9 +166,11 @@ class Program:
             self.invariant.add(index)
 
     def _shuffled_constant(self, index: int) -> None:
-        """A shuffle of a constant gives that constant: the rendezvous stays, the result is known."""
+        """Note that a shuffle of a constant gives that constant: only the rendezvous stays."""
         instruction = self.code[index]
-        if not instruction.opcode.startswith("shfl.sync.") or not isinstance(instruction.operands[0], Register):
+        if not instruction.opcode.startswith("shfl.sync.") or not isinstance(
+            instruction.operands[0], Register
+        ):
             return
         known = self.emitter().immediate(instruction.operands[1])
         if known is not None and self._full_mask(index):
@@ -177,7 +183,7 @@ class Program:
         return mask is not None and mask.bits & ops_collective.FULL_MASK == ops_collective.FULL_MASK
 
     def _operand_classes(self, instruction: Instruction, form: Form, kind: dict[int, str]) -> set[str] | None:
-        """Return which of cta and thread an instruction's operands depend on; ``None`` if on anything else."""
+        """Return which of cta and thread an instruction's operands depend on; ``None`` if on more."""
         if form.name.startswith("ld.param"):
             address = instruction.operands[1]
             known = isinstance(address, Address) and self.emitter().immediate(address.base) is not None
@@ -194,14 +200,17 @@ class Program:
         return classes
 
     def _choose_homes(self) -> dict[int, str]:
-        """Pick for each register the NumPy type it is most often written or read as; this checks every instruction."""
+        """Pick each register's commonest NumPy type; emitting all code for it checks every instruction."""
         emitter = self.emitter()
         for index, instruction in enumerate(self.code):
             if self.forms[index].kind == "barrier":
                 for operand in instruction.operands:
                     if self.emitter().immediate(operand) is None and not isinstance(operand, Register):
-                        raise PtxError("a barrier's operands are registers or constants", instruction.line,
-                                       instruction.text)
+                        raise PtxError(
+                            "a barrier's operands are registers or constants",
+                            instruction.line,
+                            instruction.text,
+                        )
                 continue
             emitter.instruction, emitter.index = instruction, index
             self.forms[index].emit(emitter, instruction)
@@ -215,7 +224,7 @@ class Program:
     # What is live, and where code may stop.
 
     def reads(self, index: int) -> int:
-        """Return the registers that instruction ``index`` reads, as a bit set; what is constant is left out."""
+        """Return the registers that instruction ``index`` reads, as a bit set; without constants."""
         instruction, form = self.code[index], self.forms[index]
         operands: list[Operand] = list(form.read(instruction))
         if instruction.guard:
@@ -266,7 +275,7 @@ class Program:
 
     @cached_property
     def simple(self) -> frozenset[int]:
-        """Return the collectives and barriers that whole warps, or CTAs, pass without asking who else is there."""
+        """Return the collectives and barriers that whole warps, or CTAs, pass without asking."""
         found = set()
         for index, (instruction, form) in enumerate(zip(self.code, self.forms, strict=True)):
             if instruction.guard:
@@ -274,8 +283,12 @@ class Program:
             if form.kind == "collective":
                 if self._full_mask(index):
                     found.add(index)
-            elif form.kind == "barrier" and "sync" in instruction.opcode and len(instruction.operands) == 1 \
-                    and self.emitter().immediate(instruction.operands[0]) is not None:
+            elif (
+                form.kind == "barrier"
+                and "sync" in instruction.opcode
+                and len(instruction.operands) == 1
+                and self.emitter().immediate(instruction.operands[0]) is not None
+            ):
                 found.add(index)
         return frozenset(found)
 
@@ -322,5 +335,3 @@ def parse(ptx: str, entry: str = "") -> Program:
         Names the line and text of anything unknown: directive, opcode, modifier, operand.
     """
     return Program(parse_kernel(ptx, entry))
-
-

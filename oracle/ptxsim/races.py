@@ -1,22 +1,23 @@
 """Who touched each cell of memory last, and whether a barrier lies between: the data race detector.
 
-Two accesses of one cell by different threads, at least one a write (two atomics do not count), are a race unless
-ordered. What orders them:
+Two accesses of one cell by different threads, at least one a write (two atomics do not count), are a race
+unless ordered. What orders them:
 
-- a CTA barrier that both threads take part in (``bar.sync``, ``barrier.sync``), also through further barriers;
+- a CTA barrier that both threads take part in (``bar.sync``, ``barrier.sync``), also through further
+barriers;
 - ``bar.warp.sync`` of the whole warp, for threads of one warp.
 
-Nothing else does. In particular ``shfl``, ``vote``, ``redux``, ``elect`` and reconvergence make lanes of a warp wait
-for each other but, by the PTX ISA, order no memory access, so code that relies on them is reported.
-A barrier's threads count only warp by warp: a ``bar.warp.sync`` of part of a warp's threads orders nothing here.
+Nothing else does. In particular ``shfl``, ``vote``, ``redux``, ``elect`` and reconvergence make lanes of a
+warp wait for each other but, by the PTX ISA, order no memory access, so code that relies on them is reported.
+A barrier's threads count only warp by warp: a ``bar.warp.sync`` of part of a warp's threads orders nothing
+here.
 
-Cells are as wide as the narrowest access the program makes to the space. Each holds the stamp of its last write and of its
-last reads: ``tick << bits | code``, where the tick of a thread is that of its last barrier, and the code names a
-thread, or several of one warp, or several of several warps.
+Cells are as wide as the narrowest access the program makes to the space. Each holds the stamp of its last
+write and of its last reads: ``tick << bits | code``, where the tick of a thread is that of its last barrier,
+and the code names a thread, or several of one warp, or several of several warps.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +38,15 @@ class Clocks:
     stamp
         uint32 per lane: what the lane's next access is marked with.
     base
-        uint32 per lane: accesses by the lane's CTA with a smaller stamp happened before its last full CTA barrier.
+        uint32 per lane: accesses by the lane's CTA with a smaller stamp happened before its last full CTA
+        barrier.
     """
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         per_launch = geometry.pitch * geometry.ctas_per_launch
-        # A code is a thread number, plus `of_warp` for "several threads of this warp", or `several` or `atomic`.
+        # A code is a thread number, plus `of_warp` for "several threads of this warp", or `several` or
+        # `atomic`.
         width = (per_launch - 1).bit_length()
         self.bits = width + 2
         self.one = np.uint32((1 << width) - 1)
@@ -76,9 +79,12 @@ class Clocks:
         self._advance(lanes)
 
     def leave_word(self, lanes: Lanes) -> dict[int, npt.NDArray[np.int64]]:
-        """Return, for each CTA, what ``lanes`` knew when they arrived without waiting; later accesses are not covered."""
+        """Return, for each CTA, what ``lanes`` knew when they arrived without waiting."""
         ctas = lanes.index // self.geometry.pitch
-        words = {int(cta): self._heard(lanes_of(self.geometry, lanes.index[ctas == cta])) for cta in np.unique(ctas)}
+        words = {
+            int(cta): self._heard(lanes_of(self.geometry, lanes.index[ctas == cta]))
+            for cta in np.unique(ctas)
+        }
         self._advance(lanes)
         return words
 
@@ -97,7 +103,7 @@ class Clocks:
         """Return the warps, in their CTA, that are there with all 32 lanes: no others count."""
         per_cta = self.geometry.pitch // WARP
         warps, counts = np.unique(lanes.index // WARP, return_counts=True)
-        return warps[counts == WARP] % per_cta
+        return np.asarray(warps[counts == WARP] % per_cta)
 
     def _heard(self, lanes: Lanes) -> npt.NDArray[np.int64]:
         """Return, for each warp of the CTA, its last tick that happened before now for any of ``lanes``."""
@@ -109,10 +115,10 @@ class Clocks:
         heard: npt.NDArray[np.int64] = self._known[cta, warps].max(axis=0, initial=0)
         first = cta * geometry.pitch + warps * WARP
         heard[warps] = np.maximum(heard[warps], self.stamp[first].astype(np.int64) >> self.bits)
-        return heard
+        return np.asarray(heard)
 
     def conflicts(self, index: Index, old: U32, atomic: bool) -> Bool:
-        """Return which of the accesses ``old`` (one stamp a lane) are not ordered before the lanes at ``index``."""
+        """Return which accesses ``old`` (one stamp a lane) are not ordered before the lanes at ``index``."""
         pitch, per_launch = self.geometry.pitch, self.geometry.ctas_per_launch
         code = (old & self.code_mask).astype(np.int64)
         tick = (old >> np.uint32(self.bits)).astype(np.int64)
@@ -127,7 +133,9 @@ class Clocks:
         ordered |= one_warp & (warp == me // WARP) & (tick < own_tick)
         if self._known is not None:
             per_cta = pitch // WARP
-            known = self._known[self.geometry.cta[index], me // WARP % per_cta, np.where(one_warp, warp % per_cta, 0)]
+            known = self._known[
+                self.geometry.cta[index], me // WARP % per_cta, np.where(one_warp, warp % per_cta, 0)
+            ]
             ordered |= one_warp & same_cta & (tick <= known)
         if atomic:
             ordered |= code == self.atomic
@@ -157,7 +165,7 @@ class Tracker:
         self.clocks = clocks
         self.writer: U32 = np.zeros(cells, np.uint32)
         self._reader: U32 | None = None
-        self._log: list[tuple[Index, Lanes, U32, U32]] = []
+        self._log: list[tuple[Index, U32, U32]] = []
         self._marks: Bool | None = None
         self._marked = 0
         self._one_cta = clocks.geometry.ctas_per_launch == 1
@@ -181,7 +189,7 @@ class Tracker:
         self._check(lanes, cells, writer, stamp, base, "read of what {} has written", report, atomic=False)
         if len(self._log) > _LOG_LIMIT:
             self._settle()
-        self._log.append((cells, lanes, stamp, base))
+        self._log.append((cells, stamp, base))
 
     def write(self, lanes: Lanes, cells: Index, report: Report, *, atomic: bool = False) -> None:
         """Note a write of one cell a lane; two lanes in one cell are a race unless atomic."""
@@ -192,8 +200,16 @@ class Tracker:
         if self._log and self._was_read(cells):
             self._settle()
         if self._reader is not None:
-            self._check(lanes, cells, self._reader.take(cells), stamp, base, "write of what {} has read", report,
-                        atomic=False)
+            self._check(
+                lanes,
+                cells,
+                self._reader.take(cells),
+                stamp,
+                base,
+                "write of what {} has read",
+                report,
+                atomic=False,
+            )
         if atomic:
             self.writer[cells] = (stamp & ~clocks.code_mask) | clocks.atomic
             return
@@ -204,8 +220,18 @@ class Tracker:
             other = clocks.name(int(left[position]))
             raise report(position, int(cells[position]), f"written by {other} in the same instruction")
 
-    def _check(self, lanes: Lanes, cells: Index, old: U32, stamp: U32, base: U32, problem: str, report: Report, *,
-               atomic: bool) -> None:
+    def _check(
+        self,
+        lanes: Lanes,
+        cells: Index,
+        old: U32,
+        stamp: U32,
+        base: U32,
+        problem: str,
+        report: Report,
+        *,
+        atomic: bool,
+    ) -> None:
         """Raise if a lane's access is not ordered after the access that left ``old``."""
         clocks = self.clocks
         late = old >= base if self._one_cta else old != 0
@@ -222,13 +248,15 @@ class Tracker:
         if conflicts.any():
             position = int(positions[np.flatnonzero(conflicts)[0]])
             other = clocks.name(int(old[position]))
-            raise report(position, int(cells[position]), f"a {problem.format(other)}, with no barrier between")
+            raise report(
+                position, int(cells[position]), f"a {problem.format(other)}, with no barrier between"
+            )
 
     def _was_read(self, cells: Index) -> bool:
         """Return whether a logged read may have touched one of ``cells``."""
         if self._marks is None:
             self._marks = np.zeros(len(self.writer), np.bool_)
-        for read, *_ in self._log[self._marked:]:
+        for read, *_ in self._log[self._marked :]:
             self._marks[read] = True
         self._marked = len(self._log)
         return bool(np.count_nonzero(self._marks.take(cells)))
@@ -245,7 +273,7 @@ class Tracker:
         if self._reader is None:
             self._reader = np.zeros(len(self.writer), np.uint32)
         reader = self._reader
-        for cells, lanes, stamp, base in self._log:
+        for cells, stamp, base in self._log:
             old = reader.take(cells)
             reader[cells] = stamp
             left = reader.take(cells)
@@ -254,11 +282,13 @@ class Tracker:
             shared = (left != stamp) | (recent & ((old ^ stamp) & clocks.code_mask != 0))
             if np.count_nonzero(shared):
                 where = np.flatnonzero(shared)
-                self._several(reader, cells[where], stamp[where], left[where], np.where(recent, old, stamp)[where])
+                self._several(
+                    reader, cells[where], stamp[where], left[where], np.where(recent, old, stamp)[where]
+                )
         self._forget()
 
     def _several(self, reader: U32, cells: Index, stamp: U32, left: U32, old: U32) -> None:
-        """Mark cells as read by several threads: ``stamp`` now, ``left`` in the same instruction, ``old`` before."""
+        """Mark cells read by several threads: ``stamp`` and ``left`` now, ``old`` before."""
         clocks = self.clocks
         differ = ((left ^ stamp) | (old ^ stamp)) & clocks.warp_mask != 0
         tick = np.maximum(stamp, left) & ~clocks.code_mask

@@ -1,8 +1,9 @@
 """Decides which lanes run next, and holds the lanes that wait for others.
 
-The canonical order (schedule 0) runs, of all lanes that can run, those at the lowest instruction, together. Any other
-schedule draws for each thread one of a few priorities (odd schedules: the same for a warp) and runs the most urgent lanes until
-they wait, then the next: what it changes is the order between rendezvous, which no correct kernel notices.
+The canonical order (schedule 0) runs, of all lanes that can run, those at the lowest instruction, together.
+Any other schedule draws for each thread one of a few priorities (odd schedules: the same for a warp) and runs
+the most urgent lanes until they wait, then the next: what it changes is the order between rendezvous, which
+no correct kernel notices.
 """
 
 import heapq
@@ -26,7 +27,7 @@ _PRIORITIES = 3
 
 
 class Code:
-    """The functions generated for a program so far, and the registers that depend on the tile's shape alone."""
+    """The functions generated for a program so far, and what only depends on the tile's shape."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -58,7 +59,9 @@ class Code:
         run, kept = self._per_cta
         run(registers, CtaLanes(geometry), machine)
         for register in kept:
-            registers[register] = np.repeat(np.broadcast_to(registers[register], geometry.ctas), geometry.pitch)
+            registers[register] = np.repeat(
+                np.broadcast_to(registers[register], geometry.ctas), geometry.pitch
+            )
         if geometry not in self._shaped:
             run, kept = self._per_thread
             run(registers, Lanes(geometry, None, geometry.pitch), machine)
@@ -113,8 +116,12 @@ class Scheduler:
         self.instructions += count
         self.lane_instructions += count * lanes.n
         if self.instructions > self.budget:
-            raise self.machine.error("instruction budget", f"more than {self.budget} instructions were issued", start,
-                                     int(lanes.index[0]))
+            raise self.machine.error(
+                "instruction budget",
+                f"more than {self.budget} instructions were issued",
+                start,
+                int(lanes.index[0]),
+            )
         held = found.run(self.registers, lanes, self.machine) if found.run else None
         if found.stop == "fall":
             self._add(found.end, lanes)
@@ -122,10 +129,10 @@ class Scheduler:
             self._arrive(found.end, lanes)
         else:
             if held is not None:
-                count = np.count_nonzero(held)
-                if count < lanes.n:
-                    self._add(found.end, self._part(lanes, ~held) if count else lanes)
-                    if not count:
+                some = int(np.count_nonzero(held))
+                if some < lanes.n:
+                    self._add(found.end, self._part(lanes, ~held) if some else lanes)
+                    if not some:
                         return
                     lanes = self._part(lanes, held)
             if found.stop == "branch":
@@ -230,12 +237,16 @@ class Scheduler:
         alone = here & (masks & bits == 0)
         if alone.any():
             row, lane = np.argwhere(alone)[0]
-            raise self.machine.error("member mask", f"the mask {masks[row, lane]:#x} leaves out the lane itself", index,
-                                     int(warps[row] * WARP + lane))
+            raise self.machine.error(
+                "member mask",
+                f"the mask {masks[row, lane]:#x} leaves out the lane itself",
+                index,
+                int(warps[row] * WARP + lane),
+            )
         incomplete = np.zeros(here.shape, np.bool_)
         for lane in range(WARP):
             member = masks & bits[lane] != 0
-            incomplete |= member & ~(here[:, lane:lane + 1] & (masks[:, lane:lane + 1] == masks))
+            incomplete |= member & ~(here[:, lane : lane + 1] & (masks[:, lane : lane + 1] == masks))
         return (here & ~incomplete)[here]
 
     def _deadlock(self) -> None:
@@ -251,19 +262,24 @@ class Scheduler:
         lane, index = min(waiting)
         if self.program.forms[index].kind == "collective":
             here = {i for i, part in groups if lane in part.index}
-            mask = int(self._operand(self.program.member_mask(index), lanes_of(self.geometry, np.array([lane])))[0])
+            mask = int(
+                self._operand(self.program.member_mask(index), lanes_of(self.geometry, np.array([lane])))[0]
+            )
             mates = [lane // WARP * WARP + k for k in range(WARP) if mask >> k & 1]
             together = {int(other) for i, part in groups if i in here for other in part.index}
             missing = [other for other in mates if other not in together] or mates
         else:
             start = lane // self.geometry.pitch * self.geometry.pitch
             together = {int(other) for i, part in groups if i == index for other in part.index}
-            missing = [other for other in range(start, start + self.geometry.threads) if other not in together]
+            missing = [
+                other for other in range(start, start + self.geometry.threads) if other not in together
+            ]
             missing = missing or [lane]
         other = missing[0]
         where = places.get(other, "has exited")
         raise self.machine.error(
-            "deadlock", f"waits for thread {self.geometry.thread_in_grid(other)}, which {where}", index, lane)
+            "deadlock", f"waits for thread {self.geometry.thread_in_grid(other)}, which {where}", index, lane
+        )
 
 
 def _sorted(parts: list[Lanes], size: int) -> Index:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Register:
-    """A virtual register: its dense index in the program, its name and its PTX type (``b32``, ``pred``, ...)."""
+    """A virtual register: its index in the program, its name and its PTX type (``b32``, ``pred``, ...)."""
 
     index: int
     name: str
@@ -122,7 +122,7 @@ class Param(NamedTuple):
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a state space: ``shared``, ``local``, ``global`` or ``const``; size 0 means sized at launch."""
+    """A variable of a state space (``shared``, ``local``, ...); size 0 means sized at launch."""
 
     space: str
     name: str

@@ -34,34 +34,57 @@ load("isa_case")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give `form_case` every case of every instruction form."""
     if "form_case" in metafunc.fixturenames:
-        cases = [case for name in CASE_FILES
-                 for case in load(name).cases()]
+        cases = [case for name in CASE_FILES for case in load(name).cases()]
         metafunc.parametrize("form_case", cases, ids=[case.name for case in cases])
 
 
 @pytest.fixture(scope="session")
 def all_cases() -> list:
     """Every case of every instruction form."""
-    return [case for name in CASE_FILES
-            for case in load(name).cases()]
+    return [case for name in CASE_FILES for case in load(name).cases()]
 
 
-def _run(body: str, inputs: Sequence[np.ndarray] = (), outputs: int = 1, *, threads: int = 32, launches: int = 1,
-         module: str = "", **keywords: object) -> list[np.ndarray]:
+def _run(
+    body: str,
+    inputs: Sequence[np.ndarray] = (),
+    outputs: int = 1,
+    *,
+    threads: int = 32,
+    launches: int = 1,
+    module: str = "",
+    **keywords: object,
+) -> list[np.ndarray]:
     """Run a kernel and return its outputs, uint64 ``[launches, threads]`` each.
 
-    The body finds input k of its thread in the 64-bit register ``%in<k>`` and leaves its results in ``%out<k>``; input and
-    output buffers are parameters ``in<k>`` and ``out<k>``. Each input is uint64 ``[threads]`` or ``[launches, threads]``.
+    The body finds input k of its thread in the 64-bit register ``%in<k>`` and leaves its results in
+    ``%out<k>``; input and output buffers are parameters ``in<k>`` and ``out<k>``. Each input is uint64
+    ``[threads]`` or ``[launches, threads]``.
     """
-    params = [f".param .u64 in{k}" for k in range(len(inputs))] + [f".param .u64 out{k}" for k in range(outputs)]
-    text = [HEADER, module, f".visible .entry kernel({', '.join(params)})\n{{",
-            ".reg .b64 %in<9>, %out<9>, %at, %where;", ".reg .b32 %thread;", "mov.u32 %thread, %tid.x;",
-            "mul.wide.u32 %at, %thread, 8;"]
+    params = [f".param .u64 in{k}" for k in range(len(inputs))] + [
+        f".param .u64 out{k}" for k in range(outputs)
+    ]
+    text = [
+        HEADER,
+        module,
+        f".visible .entry kernel({', '.join(params)})\n{{",
+        ".reg .b64 %in<9>, %out<9>, %at, %where;",
+        ".reg .b32 %thread;",
+        "mov.u32 %thread, %tid.x;",
+        "mul.wide.u32 %at, %thread, 8;",
+    ]
     for k in range(len(inputs)):
-        text += [f"ld.param.u64 %where, [in{k}];", "add.s64 %where, %where, %at;", f"ld.global.b64 %in{k}, [%where];"]
+        text += [
+            f"ld.param.u64 %where, [in{k}];",
+            "add.s64 %where, %where, %at;",
+            f"ld.global.b64 %in{k}, [%where];",
+        ]
     text.append(body)
     for k in range(outputs):
-        text += [f"ld.param.u64 %where, [out{k}];", "add.s64 %where, %where, %at;", f"st.global.b64 [%where], %out{k};"]
+        text += [
+            f"ld.param.u64 %where, [out{k}];",
+            "add.s64 %where, %where, %at;",
+            f"st.global.b64 [%where], %out{k};",
+        ]
     text.append("ret;\n}")
     program = ptxsim.parse("\n".join(text))
     memory = ptxsim.Memory(launches)
