@@ -18,6 +18,7 @@ kernels.
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -32,7 +33,7 @@ import numpy.typing as npt
 
 from oracle import evidence
 from oracle.card import build, device, kernels
-from oracle.card.engine import EXAMPLES, Engine, Report
+from oracle.card.engine import EXAMPLES, Engine, Kernel, Report
 from oracle.card.explain import explain
 from oracle.card.parameters import LayoutError
 from oracle.card.points import SEED, Problems, Unit, answers, problems, units
@@ -41,6 +42,10 @@ from oracle.errors import CannotRunError
 BACKENDS: Final = ("cute", "triton")
 LEDGER: Final = evidence.FOLDER / "sweep-ledger.jsonl"
 DEFAULT_SHARDS: Final = 64
+SETTINGS: Final = ((1, 8), (1, 32), (2, 32), (4, 32), (8, 64))
+"""Host threads that launch, and streams: what is timed where the command line does not say."""
+
+TRIAL_TILE: Final = 96
 
 Prepared = tuple[Problems, npt.NDArray[np.int32], npt.NDArray[np.float32]]
 
@@ -70,7 +75,7 @@ class Shard:
 
 def wrong_words(line: dict[str, Any]) -> int:
     """Return how many words differed in a shard: from the specification, and between the backends."""
-    return sum(line["mismatches"].values()) + int(line["between"])
+    return int(sum(line["mismatches"].values()) + line["between"])
 
 
 class Ledger:
@@ -179,6 +184,24 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def fastest(
+    arch: str, loaded: list[tuple[Kernel, Kernel]], tokens: int, prepared: Prepared
+) -> tuple[int, int]:
+    """Time `SETTINGS` on one b and tile, print their rates, and return the fastest."""
+    rates = {}
+    for threads, streams in SETTINGS:
+        with Engine(arch, loaded, streams, threads, tile=TRIAL_TILE) as engine:
+            engine.load(tokens, *prepared)
+            engine.run(Unit(tokens, TRIAL_TILE), step=16)
+            engine.report()
+            start = time.perf_counter()
+            points = engine.run(Unit(tokens, TRIAL_TILE))
+            engine.report()
+            rates[threads, streams] = points * len(loaded) / (time.perf_counter() - start)
+        print(f"{threads} threads, {streams} streams: {rates[threads, streams]:,.0f} launches/s", flush=True)
+    return max(rates, key=rates.__getitem__)
+
+
 def _run_shards(
     options: argparse.Namespace,
     card: device.Card,
@@ -192,7 +215,9 @@ def _run_shards(
     arch = f"{card.arch}a"
     loaded = [kernels.load(name, True, arch) for name in backends]
     lines: list[dict[str, Any]] = []
-    with Engine(card.arch, loaded, options.streams, options.threads) as engine:
+    trial = min(prepared)
+    threads, streams = options.launch or fastest(card.arch, loaded, trial, prepared[trial].result())
+    with Engine(card.arch, loaded, streams, threads) as engine:
         for b, future in prepared.items():
             engine.load(b, *future.result())
         print(f"ready after {time.perf_counter() - begin:.1f} s", flush=True)
@@ -222,6 +247,13 @@ def _backends(text: str) -> tuple[str, ...]:
     return names
 
 
+def _setting(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,2})x(\d{1,3})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]) or int(match[2]) % int(match[1]):
+        raise argparse.ArgumentTypeError(f"must be THREADSxSTREAMS, threads dividing streams, not {text!r}")
+    return int(match[1]), int(match[2])
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Return the options, or exit 2."""
     parser = argparse.ArgumentParser(prog="ci/gpu sweep", description=__doc__.splitlines()[0])
@@ -234,13 +266,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="file of finished shards")
     parser.add_argument("--backend", type=_backends, default=BACKENDS, metavar="NAMES", help="cute,triton")
-    parser.add_argument("--streams", type=int, default=32, help="streams that launches are spread over (32)")
     parser.add_argument(
-        "--threads", type=int, default=4, help="host threads that launch; divides --streams (4)"
+        "--launch", type=_setting, metavar="THREADSxSTREAMS", help="default: the fastest of a few"
     )
     options = parser.parse_args(arguments)
-    if not 1 <= options.threads <= options.streams <= 1024 or options.streams % options.threads:
-        parser.error("--threads must divide --streams, which is 1..1024")
     if not 1 <= options.shards <= 2048:
         parser.error("--shards must be 1..2048")
     return options

@@ -238,15 +238,16 @@ def host_sweep(monkeypatch, tmp_path):
     faults = {}
 
     class Part(engine.Engine):
-        def __init__(self, arch, kernels, streams, threads):
-            super().__init__(None, kernels, 1, 1, points=32, tile=16)
+        def __init__(self, arch, kernels, streams, threads, tile=16):
+            super().__init__(None, kernels, 1, 1, points=32, tile=tile)
             self.keep = self.on_launch(FakeKernel(faults))
 
-        def run(self, unit):
-            return super().run(unit, start=0, step=1031)
+        def run(self, unit, step=1):
+            return super().run(unit, start=0, step=1031 * step)
 
     pair = tuple(engine.Kernel(FAKE + bit, 256, 0, plain_layout()) for bit in (0, 1))
     monkeypatch.setattr(sweep, "Engine", Part)
+    monkeypatch.setattr(sweep, "SETTINGS", ((1, 1), (1, 2)))
     monkeypatch.setattr(sweep.kernels, "load", lambda backend, metadata, arch: pair)
     monkeypatch.setattr(sweep.kernels, "fingerprint", lambda backend, arch: "f" * 16)
     monkeypatch.setattr(sweep.device, "card", lambda: sweep.device.Card("a host", "sm_90", "none", 1))
