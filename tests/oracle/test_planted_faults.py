@@ -118,8 +118,8 @@ FAULTS = {
         "M[23]",
     ),
     "M1-offset-cute": cute(
-        "(routes + (offset + thread)).load()",
-        "(routes + thread).load()",
+        "routes + (offset + thread)",
+        "routes + thread",
         f"{POINTS} permute-all-local --tile 4 --range 64:64",
         "M[45]",
     ),
@@ -172,8 +172,8 @@ FAULTS = {
         "M8",
     ),
     "missing-barrier-cute": cute(
-        "    cute.arch.sync_threads()\n    # M6, M7\n",
-        "    # M6, M7\n",
+        "        cute.arch.sync_threads()\n        permute(",
+        "        permute(",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
         "stopped by the simulator\n  race",
     ),
