@@ -96,13 +96,16 @@ extern "C" void* card_memory(uint64_t bytes) {
     void* memory = nullptr;
     if (said(cudaMalloc(&memory, bytes), "cudaMalloc")) return nullptr;
     if (said(cudaMemset(memory, int(POISON_WORD & 255), bytes), "cudaMemset")) return nullptr;
+    // The streams that launch do not wait for the default stream, here and below.
+    if (said(cudaDeviceSynchronize(), "cudaDeviceSynchronize")) return nullptr;
     return memory;
 }
 
 extern "C" int card_free(void* memory) { return said(cudaFree(memory), "cudaFree"); }
 
 extern "C" int card_write(void* to, const void* from, uint64_t bytes) {
-    return said(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    TRY(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
+    return said(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 // Enqueue one b and tile; the host runs ahead of the card by as much as the driver's queues hold.
