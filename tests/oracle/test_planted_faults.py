@@ -118,8 +118,8 @@ FAULTS = {
         "M[23]",
     ),
     "M1-offset-cute": cute(
-        "routes + (offset + thread)",
-        "routes + thread",
+        "Uint32(expert - offset) < Uint32(count)",
+        "Uint32(expert) < Uint32(count)",
         f"{POINTS} permute-all-local --tile 4 --range 64:64",
         "M[45]",
     ),
