@@ -32,6 +32,7 @@ from impl_cute.primitives import (
     store_2,
     store_same_4,
     warp_max,
+    warp_sum,
 )
 from spec.constants import MAX_TOKENS, NEG_LOG2E_BITS, NUM_EXPERTS, SUM_EPSILON, TOP_K
 from spec.layout import (
@@ -79,7 +80,7 @@ def select(
     """R3, R4: eight picks; return the expert and score of pick ``pick``, and whether this lane found it.
 
     In each of eight rounds the lanes give up the largest key left. Then the four lanes of a pick look which
-    of its giver's eight experts it was. Equal keys would be given up at once: `select_equals` does those rows.
+    of its giver's eight experts it was. Equal keys would be given up at once: `select_equals` does such rows.
     """
     key, givers, twins = Uint32(0), Uint32(0), Boolean(False)
     left = _descending(keys)
@@ -128,35 +129,34 @@ def weigh(picked: Float32, row_total: Float32, scale: Float32, renormalize: bool
 
 @cute.jit
 def permute(
-    metadata: Int64, routes: Pointer, warp_ctas: Pointer, thread: Int32, offset: Int32, count: Int32,
-    tile: Int32, reciprocal: Uint32,
+    metadata: Int64, my_routes: Pointer, warp_ctas: Pointer, thread: Int32, count: Int32, tile: Int32,
+    reciprocal: Uint32,
 ) -> None:  # fmt: skip
     """M1-M8, but for the routes that are not local: thread e serves local expert e.
 
-    ``routes`` holds a word an expert: nibble t is 1 + j where token t picked it as its pick j, else 0.
+    ``my_routes`` points to the expert's word: nibble t is 1 + j where token t picked it as pick j, else 0.
     """
     lane, warp = thread % WARP, thread // WARP
     nibbles = Uint32(0)
     if thread < count:
-        nibbles = Uint32((routes + (offset + thread)).load())
+        nibbles = Uint32(my_routes.load())
     # M1: bit 4 t + 3 is set where token t picked this expert; ctas = ceil(hits / tile), and their prefix sum.
     tokens = (nibbles + Uint32(0x77777777)) & Uint32(0x88888888)
     hits = _popc(tokens)
     ctas = Int32((Uint32(hits + tile - 1) * reciprocal) >> RECIPROCAL_BITS)
-    below = (Uint32(1) << Uint32(lane)) - 1
-    cta0, of_warp = Int32(0), Int32(0)
-    for bit in cutlass.range_constexpr(MAX_TOKENS.bit_length()):
-        votes = _ballot((ctas & (1 << bit)) != 0)
-        cta0 += _popc(votes & below) << bit
-        of_warp += _popc(votes) << bit
+    of_warp = warp_sum(ctas)
     if lane == 0:
         (warp_ctas + warp).store(of_warp)
+    below = (Uint32(1) << Uint32(lane)) - 1
+    cta0, num_ctas = Int32(0), Int32(0)
+    for bit in cutlass.range_constexpr(MAX_TOKENS.bit_length()):
+        cta0 += _popc(_ballot((ctas & (1 << bit)) != 0) & below) << bit
     cute.arch.sync_threads()
-    num_ctas = Int32(0)
     parts = shared_load_4(warp_ctas) + shared_load_4(warp_ctas + 4)
     for w in cutlass.range_constexpr(WARPS):
         cta0 += Int32(select_(w < warp, Int32(parts[w]), Int32(0)))
         num_ctas += Int32(parts[w])
+    cta0 = settled(cta0)
 
     # M4, M5; and the padding of M7: -1 everywhere, the tokens after a barrier.
     rows = num_ctas * tile
@@ -175,17 +175,21 @@ def permute(
         entry = metadata + WORD * Int64(c)
         store(entry + WORD * META_CTA_BATCH, thread)
         store(entry + WORD * META_CTA_LIMIT, cutlass.min((c + 1) * tile, last))
-    cute.arch.sync_threads()
-    # M6, M7
-    while tokens != 0:
-        place = lowest_set(tokens)
-        token = place >> 2
-        pick = Int32((nibbles >> Uint32(place - 3)) & 15) - 1
-        route = token * TOP_K + pick
+    # M6
+    left = tokens
+    while left != 0:
+        place = lowest_set(left)
+        route = (place >> 2) * TOP_K + Int32((nibbles >> Uint32(place - 3)) & 15) - 1
         store(metadata + WORD * (META_EXPANDED_TO_PERMUTED + Int64(route)), row)
-        store(permuted + WORD * Int64(row), token)
         row += 1
-        tokens &= tokens - 1
+        left &= left - 1
+    # M7
+    cute.arch.sync_threads()
+    while tokens != 0:
+        place = highest_set(tokens)
+        row -= 1
+        store(permuted + WORD * Int64(row), place >> 2)
+        tokens ^= Uint32(1) << Uint32(place)
 
 
 @cute.kernel
@@ -213,6 +217,7 @@ def routing(
         routes = cute.arch.alloc_smem(Uint32, NUM_EXPERTS, 16)
         warp_ctas = cute.arch.alloc_smem(Int32, WARPS, 16)
         reciprocal = settled(Uint32(1 << RECIPROCAL_BITS) // Uint32(tile) + 1)
+        my_expert = settled(offset + thread)
         (routes + thread).store(Uint32(0))
         cute.arch.sync_threads()
     dependency_wait()
@@ -242,7 +247,7 @@ def routing(
                     store(unrouted, Int32(-1))
     if cutlass.const_expr(metadata is not None):
         cute.arch.sync_threads()
-        permute(metadata.toint(), routes, warp_ctas, thread, offset, count, tile, reciprocal)
+        permute(metadata.toint(), routes + my_expert, warp_ctas, thread, count, tile, reciprocal)
 
 
 @cute.jit

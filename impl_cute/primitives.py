@@ -80,6 +80,12 @@ def warp_max(x: Uint32, *, loc: Any = None, ip: Any = None) -> Uint32:
 
 
 @dsl_user_op
+def warp_sum(x: Int32, *, loc: Any = None, ip: Any = None) -> Int32:
+    """Return the sum of ``x`` over the warp's 32 lanes, in every lane."""
+    return _ptx("redux.sync.add.s32 $0, $1, 0xffffffff;", (x,), (Int32,), ordered=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
 def highest_set(x: Uint32, *, loc: Any = None, ip: Any = None) -> Int32:
     """Return the place of the highest set bit, -1 where none is."""
     return _ptx("bfind.u32 $0, $1;", (x,), (Int32,), ordered=False, loc=loc, ip=ip)
@@ -152,6 +158,6 @@ def dependency_wait(*, loc: Any = None, ip: Any = None) -> None:
 
 @dsl_user_op
 def settled(x: Numeric, *, loc: Any = None, ip: Any = None) -> Any:
-    """Return ``x``, computed by now: the compiler does not move its computation behind the wait."""
+    """Return ``x``, computed by now: the compiler neither moves its computation down nor repeats it there."""
     kind = type(x)
     return _ptx(f"mov.b{kind.width} $0, $1;", (x,), (kind,), ordered=True, loc=loc, ip=ip)
