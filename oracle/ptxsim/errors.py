@@ -88,9 +88,11 @@ ERROR_KINDS = (
     "before the wait",
     "race",
     "deadlock",
+    "member mask",
     "divergent barrier",
     "barrier",
     "division by zero",
+    "trap",
     "instruction budget",
 )
 """Every ``SimulationError.kind``."""

@@ -15,7 +15,7 @@ from oracle.ptxsim.memory import Memory
 from oracle.ptxsim.program import Program
 from oracle.ptxsim.scheduler import Code, Scheduler
 
-LANES_AT_ONCE: Final = 8192
+LANES_AT_ONCE: Final = 16384
 """Lanes of a tile: enough to make a NumPy call's own cost small, few enough for the cache."""
 
 BUDGET: Final = 1_000_000

@@ -29,6 +29,7 @@ def load(name: str) -> ModuleType:
 
 
 load("isa_case")
+load("planted")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
