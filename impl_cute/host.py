@@ -182,8 +182,8 @@ def _refuse_capture(renormalize: bool) -> None:
 
 def _run_once(routing: Routing, metadata: bool) -> None:
     tile = 1
-    words = torch.zeros(2, NUM_EXPERTS, device="cuda")
-    ids = torch.empty(1, TOP_K, dtype=torch.int32, device="cuda")
-    weights = torch.empty(1, TOP_K, device="cuda")
-    buffer = torch.empty(metadata_size(tile), dtype=torch.int32, device="cuda") if metadata else None
-    routing(words[:1], words[1], ids, weights, buffer, 1.0, 0, 1, tile)
+    floats = torch.zeros(3, NUM_EXPERTS, dtype=torch.float32, device="cuda")
+    words = torch.zeros(TOP_K + metadata_size(tile), dtype=torch.int32, device="cuda")
+    ids, weights = words[:TOP_K].view(1, TOP_K), floats[2, :TOP_K].view(1, TOP_K)
+    buffer = words[TOP_K:] if metadata else None
+    routing(floats[:1], floats[1], ids, weights, buffer, 1.0, 0, 1, tile)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from impl_cute import host
+from spec.contract import check_route
 from spec.layout import metadata_size
 
 UNTOUCHED = -7
@@ -68,9 +69,8 @@ def machine(monkeypatch):
 @pytest.fixture
 def scratch(monkeypatch):
     """Let `prepare` make its scratch tensors on the CPU."""
-    zeros, empty = torch.zeros, torch.empty
+    zeros = torch.zeros
     monkeypatch.setattr(torch, "zeros", lambda *shape, **how: zeros(*shape, **how | {"device": "cpu"}))
-    monkeypatch.setattr(torch, "empty", lambda *shape, **how: empty(*shape, **how | {"device": "cpu"}))
 
 
 def call(tokens=3, tile=8, index=0, row_stride=260):
@@ -175,6 +175,20 @@ def test_prepare_compiles_and_runs_both_variants_once_and_a_capture_then_needs_n
     assert len(machine.launched) == 3
 
 
+def test_prepare_runs_on_tensors_that_the_contract_allows(machine, scratch):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        host.prepare()
+    finally:
+        torch.set_default_dtype(before)
+    for metadata, renormalize, *tensors, buffer, scale, offset, count, tile in machine.launched:
+        on_cuda = [OnCuda(tensor) for tensor in tensors]
+        checked = (scale, renormalize, OnCuda(buffer) if metadata else None, offset, count, tile)
+        check_route(*on_cuda, *checked, device_type="cuda")
+    assert len(machine.launched) == 2
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -228,6 +242,7 @@ def test_prepare_refuses_what_is_no_bool(machine):
 WITHOUT_A_DEVICE = """
 import torch
 from impl_cute import host
+from spec.contract import check_route
 if torch.cuda.is_available():
     raise SystemExit("hide the devices")
 host.prepare(False)
