@@ -6,8 +6,8 @@ arithmetic is that of `spec.arithmetic`, sm_90's, whatever the text's target is.
 How it works: `parser` reads one entry; `program` finds which registers are the same for all threads or
 launches and what is live; `codegen` turns straight runs of instructions into Python functions on NumPy
 arrays, by the table in `forms`; `scheduler` runs them for sets of lanes (`lanes`), those at the lowest
-instruction first, and holds lanes that wait; `machine` is what the generated code calls: memory (`memory`,
-`access`, `local`), the race detector (`races`) and what warps do together (`collective`).
+instruction first, and holds lanes that wait; `machine` and `tile` are what the generated code calls: memory
+(`memory`, `access`, `local`), the race detector (`races`) and what warps do together (`collective`).
 """
 
 from oracle.ptxsim.errors import ERROR_KINDS, PtxError, SimulationError

@@ -55,7 +55,7 @@ class Shared:
         # fail.
         self.octets = np.full(geometry.ctas * self.pitch, 0xA5, np.uint8)
         self.views: dict[str, Array] = {}
-        self.tracker = Tracker(clocks, geometry.ctas * self.pitch // granule)
+        self.tracker = Tracker(clocks, geometry.ctas * self.pitch // granule, one_cta=True)
         self.origin = geometry.cta * self.pitch
 
     def view(self, code: str) -> Array:
@@ -152,7 +152,11 @@ class Global:
         self.buffers = {buffer.number: buffer for buffer in buffers}
         self.granule = granule
         self.trackers = {
-            b.number: Tracker(clocks, len(b.octets.reshape(-1)) // granule + 1) for b in buffers if b.writable
+            b.number: Tracker(
+                clocks, len(b.octets.reshape(-1)) // granule + 1, self.geometry.ctas_per_launch == 1
+            )
+            for b in buffers
+            if b.writable
         }
         self.waited = np.zeros(self.geometry.size, np.bool_)
         self.all_waited = not any(buffer.dependent for buffer in buffers)

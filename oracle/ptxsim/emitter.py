@@ -220,6 +220,8 @@ class Emitter:
         if guard is None:
             return None
         name = self.source(guard.register, "?")
+        if self.immediate(guard.register) is not None:
+            name = self.filled(name)
         return f"~{name}" if guard.negated else name
 
     def local(self, register: int) -> str:

@@ -5,7 +5,7 @@ A tile is some launches side by side; each CTA takes ``pitch`` lanes (its thread
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,12 @@ class Geometry:
             "lanemask_gt": ~(one | (one - np.uint32(1))),
             "lanemask_ge": ~(one - np.uint32(1)),
         }[base]
+
+
+@lru_cache(maxsize=16)
+def geometry_of(launches: int, grid: tuple[int, int, int], block: tuple[int, int, int]) -> Geometry:
+    """Return the one geometry of a shape: its arrays are worth keeping between tiles."""
+    return Geometry(launches, grid, block)
 
 
 class Lanes:

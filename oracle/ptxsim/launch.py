@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from oracle.ptxsim.lanes import Geometry
+from oracle.ptxsim.lanes import geometry_of
 from oracle.ptxsim.machine import Machine
 from oracle.ptxsim.memory import Memory
 from oracle.ptxsim.program import Program
@@ -88,7 +88,7 @@ def launch(
     with np.errstate(all="ignore"):
         for first in range(0, memory.launches, step):
             last = min(first + step, memory.launches)
-            geometry = Geometry(last - first, shape_grid, shape_block)
+            geometry = geometry_of(last - first, shape_grid, shape_block)
             machine = Machine(
                 program, geometry, list(memory.part(first, last)), packed[first:last], dynamic_shared, first
             )

@@ -158,17 +158,18 @@ Report = Callable[[int, int, str], Exception]
 class Tracker:
     """The last write and the last reads of every cell of one space of a tile.
 
+    ``one_cta`` says that all who can touch a cell are of one CTA, so that its barriers order them.
     Reads are only logged; the log is worked off when a write comes before the next barrier of all.
     """
 
-    def __init__(self, clocks: Clocks, cells: int) -> None:
+    def __init__(self, clocks: Clocks, cells: int, one_cta: bool) -> None:
         self.clocks = clocks
         self.writer: U32 = np.zeros(cells, np.uint32)
         self._reader: U32 | None = None
         self._log: list[tuple[Index, U32, U32]] = []
         self._marks: Bool | None = None
         self._marked = 0
-        self._one_cta = clocks.geometry.ctas_per_launch == 1
+        self._one_cta = one_cta
 
     def barrier_of_all(self) -> None:
         """Forget the reads: every thread of the tile has passed a barrier."""
