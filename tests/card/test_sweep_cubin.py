@@ -1,4 +1,4 @@
-"""What the sweep and the sanitizer launch is the code that `route` launches, with parameters where it has them."""
+"""What the sweep and the sanitizer launch is the code that `route` launches, its parameters in their places."""
 
 import importlib
 
