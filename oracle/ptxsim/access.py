@@ -14,6 +14,7 @@ from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.lanes import Index, Lanes
 from oracle.ptxsim.memory import REGION_BITS, Buffer
 from oracle.ptxsim.races import Clocks, Report, Tracker
+from oracle.ptxsim.vectors import columns, gather, interleaved, part, scatter
 
 Array = npt.NDArray[Any]
 I64 = npt.NDArray[np.int64]
@@ -88,7 +89,7 @@ class Shared:
         offsets: Index = lanes.take(self.origin) + relative
         return offsets
 
-    def report(self, offsets: Index, fault: Fault) -> Report:
+    def report(self, fault: Fault) -> Report:
         """Return the maker of a race's or an uninitialised read's exception."""
 
         def make(position: int, cell: int, problem: str) -> SimulationError:
@@ -100,11 +101,6 @@ class Shared:
 
         return make
 
-    def cells(self, offsets: Index, width: int) -> list[Index]:
-        """Return the cells of each lane's access, one array for each cell of an element."""
-        first = offsets // self.granule if self.granule > 1 else offsets
-        return [first + k if k else first for k in range(width // self.granule)]
-
     def _place(self, offset: int) -> str:
         return self.name_at(offset - (1 << 32) if offset >> 31 else offset)
 
@@ -112,35 +108,26 @@ class Shared:
         """Return ``count`` consecutive elements of type ``code`` from each lane's address."""
         size = np.dtype(code).itemsize
         offsets = self.offsets(lanes, address, size * count, fault)
-        report = self.report(offsets, fault)
-        for cells in self.cells(offsets, size * count):
-            self.tracker.read(lanes, cells, report)
-        data, first = self.view(code), offsets // size if size > 1 else offsets
-        return [data.take(first + k if k else first) for k in range(count)]
+        cells = size * count // self.granule
+        self.tracker.read(lanes, part(offsets, self.granule), cells, True, self.report(fault))
+        return columns(gather(self.view(code), part(offsets, size), count, True), count)
 
     def store(self, lanes: Lanes, address: Array, code: str, values: list[Array], fault: Fault) -> None:
         """Write consecutive elements to each lane's address."""
-        size = np.dtype(code).itemsize
-        offsets = self.offsets(lanes, address, size * len(values), fault)
-        report = self.report(offsets, fault)
-        for cells in self.cells(offsets, size * len(values)):
-            self.tracker.write(lanes, cells, report)
-        data, first = self.view(code), offsets // size if size > 1 else offsets
-        for k, value in enumerate(values):
-            data[first + k if k else first] = value
+        size, count = np.dtype(code).itemsize, len(values)
+        offsets = self.offsets(lanes, address, size * count, fault)
+        cells = size * count // self.granule
+        self.tracker.write(lanes, part(offsets, self.granule), cells, True, self.report(fault))
+        scatter(self.view(code), part(offsets, size), count, True, interleaved(values, lanes.n, code))
 
     def atomic(self, lanes: Lanes, address: Array, code: str, fault: Fault) -> tuple[Array, Index]:
         """Check an atomic access; return the data and each lane's element in it."""
         size = np.dtype(code).itemsize
         offsets = self.offsets(lanes, address, size, fault)
-        report = self.report(offsets, fault)
-        for cells in self.cells(offsets, size):
-            written = self.tracker.writer.take(cells)
-            if not np.minimum.reduce(written):
-                position = int(np.flatnonzero(written == 0)[0])
-                raise report(position, int(cells[position]), "")
-            self.tracker.write(lanes, cells, report, atomic=True)
-        return self.view(code), offsets // size
+        report, first, cells = self.report(fault), part(offsets, self.granule), size // self.granule
+        self.tracker.written(first, cells, True, report)
+        self.tracker.write(lanes, first, cells, True, report, atomic=True)
+        return self.view(code), part(offsets, size)
 
 
 class Global:
@@ -161,6 +148,7 @@ class Global:
         self.waited = np.zeros(self.geometry.size, np.bool_)
         self.all_waited = not any(buffer.dependent for buffer in buffers)
         self._strides: dict[int, tuple[Array, Array]] = {}
+        self._origins: dict[int, I64] = {}
 
     def wait(self, lanes: Lanes) -> None:
         """Note ``griddepcontrol.wait`` of these lanes."""
@@ -172,34 +160,32 @@ class Global:
         """Return the buffer that all addresses are in, and each lane's byte in the tile's part of it."""
         if int(np.bitwise_or.reduce(address)) & (width - 1):
             position = int(np.flatnonzero(address & np.uint64(width - 1))[0])
-            raise fault(
-                "misaligned", f"an access of {width} bytes", position, *self.place(address, position, lanes)
-            )
-        number = int(address[0]) >> REGION_BITS
-        buffer = self.buffers.get(number)
+            where = self.place(address, position)
+            raise fault("misaligned", f"an access of {width} bytes", position, *where)
+        buffer = self.buffers.get(int(address[0]) >> REGION_BITS)
         if buffer is None:
             raise fault("out of bounds", "an address in no buffer", 0, int(address[0]))
         relative = (address - buffer.address[0]).view(np.int64)
-        row: Array | int = 0
-        within = relative
-        if buffer.rows > 1:
+        last = buffer.row_bytes - width
+        origin: I64 = lanes.take(self._origin(buffer))
+        if buffer.rows == 1:
+            if np.minimum.reduce(relative) >= 0 and np.maximum.reduce(relative) <= last:
+                return buffer, origin + relative
+            bad = (relative < 0) | (relative > last)
+        else:
             row, within = self._row(lanes, buffer, relative)
-        bad = within.view(np.uint64) > np.uint64(max(buffer.row_bytes - width, 0))
-        outside = np.maximum.reduce(within.view(np.uint64)) > max(buffer.row_bytes - width, 0)
-        if buffer.rows > 1:
-            bad |= (row < 0) | (row >= buffer.rows)
-            outside = bool(bad.any())
-        if outside or buffer.row_bytes < width:
-            position = int(np.flatnonzero(bad | (buffer.row_bytes < width))[0])
-            raise fault(
-                "out of bounds",
-                f"{width} bytes outside the buffer",
-                position,
-                *self.place(address, position, lanes),
-            )
-        launch_bytes = buffer.rows * buffer.row_bytes
-        start = lanes.take(self.geometry.launch) * launch_bytes + within
-        return buffer, start + row * buffer.row_bytes if buffer.rows > 1 else start
+            bad = (within > last) | (row < 0) | (row >= buffer.rows)
+            if not np.count_nonzero(bad):
+                return buffer, origin + within + row * buffer.row_bytes
+        position = int(np.flatnonzero(bad)[0])
+        where = self.place(address, position)
+        raise fault("out of bounds", f"{width} bytes outside the buffer", position, *where)
+
+    def _origin(self, buffer: Buffer) -> I64:
+        """Return where each lane's launch starts in the tile's part of a buffer."""
+        if buffer.number not in self._origins:
+            self._origins[buffer.number] = self.geometry.launch * (buffer.rows * buffer.row_bytes)
+        return self._origins[buffer.number]
 
     def _row(self, lanes: Lanes, buffer: Buffer, relative: I64) -> tuple[Array, Array]:
         """Split an offset into row and offset in the row: a float division, off by at most one, put right."""
@@ -215,128 +201,113 @@ class Global:
         row -= within < 0
         return row, relative - row * stride
 
-    def place(self, address: Array, position: int, lanes: Lanes) -> tuple[int, str | None]:
-        """Return an address and the words for it: buffer, offset, and row if it has rows."""
+    def place(self, address: Array, position: int) -> tuple[int, str | None]:
+        """Return an address and the words for it: buffer and offset."""
         value = int(address[position])
         buffer = self.buffers.get(value >> REGION_BITS)
         if buffer is None:
             return value, None
         return value, f"{buffer.name}{value - int(buffer.address[0]):+d}"
 
-    def by_buffer(self, lanes: Lanes, address: Array) -> list[Index] | None:
+    def by_buffer(self, address: Array) -> list[Index] | None:
         """Return the positions in each buffer, or ``None`` if all lanes are in one."""
-        number = address >> np.uint64(REGION_BITS)
-        if np.minimum.reduce(number) == np.maximum.reduce(number):
+        least, most = int(np.minimum.reduce(address)), int(np.maximum.reduce(address))
+        if least >> REGION_BITS == most >> REGION_BITS:
             return None
+        number = address >> np.uint64(REGION_BITS)
         return [np.flatnonzero(number == n) for n in np.unique(number)]
 
-    def _early(self, lanes: Lanes, buffer: Buffer, address: Array, fault: Fault, doing: str) -> None:
+    def _early(self, lanes: Lanes, address: Array, fault: Fault, doing: str) -> None:
         waited = lanes.take(self.waited)
         if not waited.all():
             position = int(np.flatnonzero(~waited)[0])
-            raise fault("before the wait", doing, position, *self.place(address, position, lanes))
+            raise fault("before the wait", doing, position, *self.place(address, position))
 
-    def _report(self, buffer: Buffer, address: Array, lanes: Lanes, fault: Fault) -> Report:
+    def _report(self, address: Array, fault: Fault) -> Report:
         def make(position: int, cell: int, problem: str) -> SimulationError:
             kind = "race" if problem else "uninitialised"
             detail = problem or "a read of an output that the kernel has not written"
-            return fault(kind, detail, position, *self.place(address, position, lanes))
+            return fault(kind, detail, position, *self.place(address, position))
 
         return make
 
-    def _cells(self, start: Index, width: int) -> list[Index]:
-        first = start // self.granule if self.granule > 1 else start
-        return [first + k if k else first for k in range(width // self.granule)]
+    def _data(
+        self, buffer: Buffer, code: str, count: int, start: Index
+    ) -> tuple[Array, str, int, Index, bool]:
+        """Return how to reach elements: view, its type, elements of it an access, the first, aligned or not.
+
+        Elements that lie across those of the view, for the buffer's shape or offset, are moved as bytes.
+        """
+        size = np.dtype(code).itemsize
+        mixed = int(np.bitwise_or.reduce(start))
+        data = None if mixed & (size - 1) else buffer.view(code)
+        if data is None:
+            data, code, count, size = buffer.octets.reshape(-1), "u1", count * size, 1
+        whole = len(data) % count == 0 and not mixed & (size * count - 1)
+        whole = whole and not data.ctypes.data % (size * count)
+        return data, code, count, part(start, size), whole
 
     def load(self, lanes: Lanes, address: Array, code: str, count: int, fault: Fault) -> list[Array]:
         """Return ``count`` consecutive elements of type ``code`` from each lane's address."""
-        parts = self.by_buffer(lanes, address)
+        parts = self.by_buffer(address)
         if parts is not None:
             whole = [np.empty(lanes.n, code) for _ in range(count)]
             for positions in parts:
                 sub = Lanes(self.geometry, lanes.index.take(positions), 1)
                 got = self.load(sub, address.take(positions), code, count, _shifted(fault, positions))
-                for full, part in zip(whole, got, strict=True):
-                    full[positions] = part
+                for full, found in zip(whole, got, strict=True):
+                    full[positions] = found
             return whole
-        size = np.dtype(code).itemsize
-        buffer, start = self.find(lanes, address, size * count, fault)
+        width = np.dtype(code).itemsize * count
+        buffer, start = self.find(lanes, address, width, fault)
         if buffer.dependent and not self.all_waited:
-            self._early(lanes, buffer, address, fault, "a read of what an earlier kernel writes")
+            self._early(lanes, address, fault, "a read of what an earlier kernel writes")
+        data, _, length, first, aligned = self._data(buffer, code, count, start)
         if buffer.writable:
-            for cells in self._cells(start, size * count):
-                self.trackers[buffer.number].read(lanes, cells, self._report(buffer, address, lanes, fault))
-        data = buffer.view(code)
-        if data is None or (size > 1 and int(np.bitwise_or.reduce(start)) & (size - 1)):
-            octets = buffer.view("u1")
-            assert octets is not None
-            return [
-                octets.take((start + k * size)[:, None] + np.arange(size)).view(code).reshape(-1)
-                for k in range(count)
-            ]
-        first = start // size if size > 1 else start
-        return [data.take(first + k if k else first) for k in range(count)]
+            cells = part(start, self.granule)
+            self.trackers[buffer.number].read(
+                lanes, cells, width // self.granule, aligned, self._report(address, fault)
+            )
+        return columns(gather(data, first, length, aligned).view(code), count)
 
     def store(self, lanes: Lanes, address: Array, code: str, values: list[Array], fault: Fault) -> None:
         """Write consecutive elements to each lane's address."""
-        parts = self.by_buffer(lanes, address)
+        parts = self.by_buffer(address)
         if parts is not None:
             for positions in parts:
                 sub = Lanes(self.geometry, lanes.index.take(positions), 1)
-                self.store(
-                    sub,
-                    address.take(positions),
-                    code,
-                    [v if v.ndim == 0 else v.take(positions) for v in values],
-                    _shifted(fault, positions),
-                )
+                picked = [v if v.ndim == 0 else v.take(positions) for v in values]
+                self.store(sub, address.take(positions), code, picked, _shifted(fault, positions))
             return
-        size = np.dtype(code).itemsize
-        buffer, start = self.check_store(lanes, address, size * len(values), fault)
-        for cells in self._cells(start, size * len(values)):
-            self.trackers[buffer.number].write(lanes, cells, self._report(buffer, address, lanes, fault))
-        data = buffer.view(code)
-        if data is None or (size > 1 and int(np.bitwise_or.reduce(start)) & (size - 1)):
-            octets = buffer.view("u1")
-            assert octets is not None
-            for k, value in enumerate(values):
-                spread = (
-                    np.ascontiguousarray(np.broadcast_to(value, start.shape)).view(np.uint8).reshape(-1, size)
-                )
-                octets[(start + k * size)[:, None] + np.arange(size)] = spread
-            return
-        first = start // size if size > 1 else start
-        for k, value in enumerate(values):
-            data[first + k if k else first] = value
+        width = np.dtype(code).itemsize * len(values)
+        buffer, start = self.check_store(lanes, address, width, fault)
+        data, stored, length, first, aligned = self._data(buffer, code, len(values), start)
+        self.trackers[buffer.number].write(
+            lanes, part(start, self.granule), width // self.granule, aligned, self._report(address, fault)
+        )
+        scatter(data, first, length, aligned, interleaved(values, lanes.n, code).view(stored))
 
     def check_store(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> tuple[Buffer, Index]:
         """Find the buffer of a store, and see that it may be written now."""
         if not self.all_waited:
-            waited = lanes.take(self.waited)
-            if not waited.all():
-                position = int(np.flatnonzero(~waited)[0])
-                raise fault(
-                    "before the wait", "a global store", position, *self.place(address, position, lanes)
-                )
+            self._early(lanes, address, fault, "a global store")
         buffer, start = self.find(lanes, address, width, fault)
         if not buffer.writable:
-            raise fault("read-only", "a write to an input", 0, *self.place(address, 0, lanes))
+            raise fault("read-only", "a write to an input", 0, *self.place(address, 0))
         return buffer, start
 
     def atomic(self, lanes: Lanes, address: Array, code: str, fault: Fault) -> tuple[Array, Index]:
         """Check an atomic access; return the data and each lane's element in it."""
         size = np.dtype(code).itemsize
         buffer, start = self.check_store(lanes, address, size, fault)
-        report = self._report(buffer, address, lanes, fault)
-        for cells in self._cells(start, size):
-            written = self.trackers[buffer.number].writer.take(cells)
-            if not np.minimum.reduce(written):
-                raise report(int(np.flatnonzero(written == 0)[0]), 0, "")
-            self.trackers[buffer.number].write(lanes, cells, report, atomic=True)
-        data = buffer.view(code)
-        if data is None:
-            raise fault("misaligned", "an atomic on a buffer of other elements", 0, int(address[0]))
-        return data, start // size
+        data, stored, _, first, aligned = self._data(buffer, code, 1, start)
+        if stored != code:
+            raise fault("misaligned", "an atomic on elements of another size", 0, *self.place(address, 0))
+        tracker, report = self.trackers[buffer.number], self._report(address, fault)
+        cells, count = part(start, self.granule), size // self.granule
+        tracker.written(cells, count, aligned, report)
+        tracker.write(lanes, cells, count, aligned, report, atomic=True)
+        return data, first
 
 
 def _shifted(fault: Fault, positions: Index) -> Fault:

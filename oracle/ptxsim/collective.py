@@ -6,11 +6,13 @@ lanes. Results are a tuple of ``[warps, 32]`` arrays. A shuffle that reads a lan
 `OutsideMaskError`.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from oracle.ptxsim.alu import popc
 from oracle.ptxsim.lanes import WARP
 
 Array = npt.NDArray[Any]
@@ -48,7 +50,41 @@ def _source_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
     return np.where(valid, j, _LANE), valid
 
 
+_PAIRS: Final = {2: "u8", 4: "c16", 8: "V32", 16: "V64"}
+"""Types as wide as 2, 4, 8 or 16 lanes, to exchange them whole."""
+
+
+@lru_cache(maxsize=64)
+def _exchanged(count: int) -> npt.NDArray[np.intp]:
+    """Return 1, 0, 3, 2, ...: the indices that exchange neighbours."""
+    return np.arange(count, dtype=np.intp) ^ 1
+
+
+@lru_cache(maxsize=16)
+def _warp_start(count: int) -> npt.NDArray[np.intp]:
+    """Return, for each of ``count`` lanes, the first lane of its warp."""
+    return np.arange(count, dtype=np.intp) & ~np.intp(WARP - 1)
+
+
+def _quick(mode: str, a: Array, b: Array) -> Array | None:
+    """Shuffle whole warps, unclamped, in the common ways; ``None`` for another way."""
+    flat = a.reshape(-1)
+    if mode == "bfly" and b.ndim == 0 and int(b) in (1, *_PAIRS):
+        if b == 1:
+            pairs = flat.view(np.uint64)
+            return ((pairs >> np.uint64(32)) | (pairs << np.uint64(32))).view(a.dtype)
+        blocks = flat.view(_PAIRS[int(b)])
+        return blocks.take(_exchanged(len(blocks))).view(a.dtype)
+    if mode == "idx" and b.ndim:
+        return flat.take(_warp_start(a.size) + (b.reshape(-1) & np.uint32(WARP - 1)))
+    if mode == "idx":
+        return a[:, int(b) & (WARP - 1)].repeat(WARP)
+    return None
+
+
 def _shuffle(mode: str, a: Array, b: Array, c: Array, members: Array | None) -> tuple[Array, Array]:
+    if members is None and c.ndim == 0 and c == WARP - 1 and (found := _quick(mode, a, b)) is not None:
+        return found.reshape(a.shape), np.broadcast_to(np.True_, a.shape)
     j, valid = _source_lanes(mode, b, c)
     if members is not None:
         full = np.broadcast_to(j, a.shape)
@@ -171,5 +207,5 @@ def elect(lane: Array, members: Array | None) -> tuple[Array, Array]:
     """``elect.sync``: the lowest member lane leads."""
     mask = _members(lane, members)
     lowest = mask & (~mask + np.uint32(1))
-    leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
+    leader = popc(lowest - np.uint32(1))
     return leader, leader == lane

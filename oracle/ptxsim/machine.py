@@ -68,12 +68,18 @@ class Machine(Tile):
     # What lanes do together.
 
     def together(
-        self, index: int, lanes: Lanes, members: Array | None, function: Collective, *operands: Array
+        self,
+        index: int,
+        lanes: Lanes,
+        members: Array | None,
+        function: Collective,
+        wanted: int,
+        *operands: Array,
     ) -> list[Array]:
-        """Call a function of `collective` on the lanes' operands, and return its results for the lanes."""
+        """Call a function of `collective` on the lanes' operands; return its first ``wanted`` results."""
         if members is None or (lanes.level > LANES and (members == 0xFFFFFFFF).all()):
             whole = [v if v.ndim == 0 else v.reshape(-1, WARP) for v in operands]
-            return [result.reshape(-1) for result in function(*whole, None)]
+            return [result.reshape(-1) for result in function(*whole, None)[:wanted]]
         place = lanes.index
         warps, row = np.unique(place // WARP, return_inverse=True)
         flat = row * WARP + place % WARP
@@ -91,7 +97,7 @@ class Machine(Tile):
                 index,
                 int(place[position]),
             ) from None
-        return [np.ascontiguousarray(result).reshape(-1).take(flat) for result in results]
+        return [np.ascontiguousarray(result).reshape(-1).take(flat) for result in results[:wanted]]
 
     def warp_barrier(self, lanes: Lanes, members: Array | None) -> None:
         """``bar.warp.sync``: it orders memory where the whole warp takes part."""

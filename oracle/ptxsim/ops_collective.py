@@ -11,9 +11,11 @@ from oracle.ptxsim.syntax import Instruction, Operand, Pair, Sink
 FULL_MASK = 0xFFFFFFFF
 
 
-def _call(e: Emitter, name: str, arguments: list[str], mask: Operand) -> str:
+def _call(e: Emitter, name: str, arguments: list[str], mask: Operand, wanted: int = 1) -> str:
     members = "None" if e.whole else e.source(mask, "u4")
-    return e.temporary(f"M.together({e.index}, G, {members}, collective.{name}, {', '.join(arguments)})")
+    return e.temporary(
+        f"M.together({e.index}, G, {members}, collective.{name}, {wanted}, {', '.join(arguments)})"
+    )
 
 
 def _pair(operand: Operand) -> tuple[Operand, Operand]:
@@ -25,7 +27,8 @@ def shuffle(e: Emitter, i: Instruction, mode: str) -> None:
     """Read another lane's a; ``|p`` says whether the lane was in range."""
     value, valid = _pair(i.operands[0])
     a, b, c = e.arrays([*i.operands[1:4]], ["u4", "u4", "u4"])
-    got = _call(e, f"shuffle_{mode}", [a, b, c], i.operands[4])
+    wanted = 1 if isinstance(valid, Sink) else 2
+    got = _call(e, f"shuffle_{mode}", [a, b, c], i.operands[4], wanted)
     e.target(value, "u4", f"{got}[0]")
     e.target(valid, "?", f"{got}[1]")
 
@@ -65,7 +68,7 @@ def match_all(e: Emitter, i: Instruction, kind: str) -> None:
     """Give the mask if all member lanes have the same value, else 0; ``|p`` says which."""
     value, same = _pair(i.operands[0])
     (a,) = e.arrays([i.operands[1]], [code_of(kind)])
-    got = _call(e, "match_all", [a], i.operands[2])
+    got = _call(e, "match_all", [a], i.operands[2], 2)
     e.target(value, "u4", f"{got}[0]")
     e.target(same, "?", f"{got}[1]")
 
@@ -74,7 +77,7 @@ def match_all(e: Emitter, i: Instruction, kind: str) -> None:
 def elect(e: Emitter, i: Instruction) -> None:
     """Find the lowest member lane, and whether this is it."""
     leader, mine = _pair(i.operands[0])
-    got = _call(e, "elect", ["G.special('%laneid')"], i.operands[1])
+    got = _call(e, "elect", ["G.special('%laneid')"], i.operands[1], 2)
     e.target(leader, "u4", f"{got}[0]")
     e.target(mine, "?", f"{got}[1]")
 

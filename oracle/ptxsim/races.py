@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes, lanes_of
+from oracle.ptxsim.vectors import gather, runs, scatter
 
 U32 = npt.NDArray[np.uint32]
 Bool = npt.NDArray[np.bool_]
@@ -40,6 +41,8 @@ class Clocks:
     base
         uint32 per lane: accesses by the lane's CTA with a smaller stamp happened before its last full CTA
         barrier.
+    oldest
+        The tick of the least ``base``.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -55,7 +58,7 @@ class Clocks:
         self.atomic = np.uint32(3 << width)
         self.code_mask = np.uint32((1 << self.bits) - 1)
         self.warp_mask = (self.one & ~np.uint32(WARP - 1)) | self.several
-        self.tick = 1
+        self.tick = self.oldest = 1
         self.thread: U32 = geometry.thread.astype(np.uint32)
         self.stamp: U32 = self.thread | np.uint32(1 << self.bits)
         self.base: U32 = np.full(geometry.size, 1 << self.bits, np.uint32)
@@ -70,6 +73,7 @@ class Clocks:
             self._advance(lanes)
             start = self.tick << self.bits
             self.base = lanes.put(self.base, np.full(lanes.n, start, np.uint32))
+            self.oldest = self.tick if lanes.rows is None else int(np.minimum.reduce(self.base)) >> self.bits
             return
         heard = self._heard(lanes)
         for word in words:
@@ -158,83 +162,100 @@ Report = Callable[[int, int, str], Exception]
 class Tracker:
     """The last write and the last reads of every cell of one space of a tile.
 
-    ``one_cta`` says that all who can touch a cell are of one CTA, so that its barriers order them.
+    ``one_cta`` says that all who can touch a cell are of one CTA, so that its barriers order them. An access
+    is a run of ``count`` cells from ``first`` of each lane; ``aligned`` if ``first`` is a multiple of it.
     Reads are only logged; the log is worked off when a write comes before the next barrier of all.
     """
 
     def __init__(self, clocks: Clocks, cells: int, one_cta: bool) -> None:
         self.clocks = clocks
-        self.writer: U32 = np.zeros(cells, np.uint32)
+        # Runs of up to 16 cells are looked at as one wider element.
+        self.writer: U32 = np.zeros(-(-cells // 16) * 16, np.uint32)
         self._reader: U32 | None = None
-        self._log: list[tuple[Index, U32, U32]] = []
+        self._log: list[tuple[Index, int, bool, U32, U32]] = []
         self._marks: Bool | None = None
         self._marked = 0
         self._one_cta = one_cta
+        self._last_write = self._last_read = 0
 
     def barrier_of_all(self) -> None:
         """Forget the reads: every thread of the tile has passed a barrier."""
         if self._one_cta:
             self._forget()
 
-    def read(self, lanes: Lanes, cells: Index, report: Report) -> None:
-        """Note a read of one cell a lane.
+    def _all_ordered(self, tick: int) -> bool:
+        """Return whether everything up to ``tick`` lies before the last CTA barrier of every lane."""
+        return self._one_cta and tick < self.clocks.oldest
 
-        ``report(position, cell, problem)`` makes the exception; an empty problem means a cell never written.
+    def written(self, first: Index, count: int, aligned: bool, report: Report) -> U32:
+        """Return the stamps of the last writes; a cell never written is an error.
+
+        ``report(position, cell, problem)`` makes the exception; an empty problem means never written.
         """
-        clocks = self.clocks
-        writer = self.writer.take(cells)
+        writer: U32 = gather(self.writer, first, count, aligned)
         if not np.minimum.reduce(writer):
-            position = int(np.flatnonzero(writer == 0)[0])
-            raise report(position, int(cells[position]), "")
-        base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
-        self._check(lanes, cells, writer, stamp, base, "read of what {} has written", report, atomic=False)
-        if len(self._log) > _LOG_LIMIT:
-            self._settle()
-        self._log.append((cells, stamp, base))
+            position, step = divmod(int(np.flatnonzero(writer == 0)[0]), count)
+            raise report(position, int(first[position]) + step, "")
+        return writer
 
-    def write(self, lanes: Lanes, cells: Index, report: Report, *, atomic: bool = False) -> None:
-        """Note a write of one cell a lane; two lanes in one cell are a race unless atomic."""
+    def read(self, lanes: Lanes, first: Index, count: int, aligned: bool, report: Report) -> None:
+        """Note a read."""
         clocks = self.clocks
+        writer = self.written(first, count, aligned, report)
         base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
-        old = self.writer.take(cells)
-        self._check(lanes, cells, old, stamp, base, "write of what {} has written", report, atomic=atomic)
-        if self._log and self._was_read(cells):
+        if not self._all_ordered(self._last_write):
+            self._check(lanes, first, count, writer, "read of what {} has written", report)
+        if self._log and self._all_ordered(self._last_read):
+            self._forget()
+        elif len(self._log) > _LOG_LIMIT:
             self._settle()
-        if self._reader is not None:
-            self._check(
-                lanes,
-                cells,
-                self._reader.take(cells),
-                stamp,
-                base,
-                "write of what {} has read",
-                report,
-                atomic=False,
-            )
+        self._log.append((first, count, aligned, stamp, base))
+        self._last_read = clocks.tick
+
+    def write(
+        self, lanes: Lanes, first: Index, count: int, aligned: bool, report: Report, *, atomic: bool = False
+    ) -> None:
+        """Note a write; two lanes in one cell are a race unless atomic."""
+        clocks = self.clocks
+        stamp: U32 = lanes.take(clocks.stamp)
+        if not self._all_ordered(self._last_write):
+            old = gather(self.writer, first, count, aligned)
+            self._check(lanes, first, count, old, "write of what {} has written", report, atomic=atomic)
+        if not self._all_ordered(self._last_read):
+            if self._log and self._was_read(first, count, aligned):
+                self._settle()
+            if self._reader is not None:
+                old = gather(self._reader, first, count, aligned)
+                self._check(lanes, first, count, old, "write of what {} has read", report)
+        self._last_write = clocks.tick
         if atomic:
-            self.writer[cells] = (stamp & ~clocks.code_mask) | clocks.atomic
-            return
-        self.writer[cells] = stamp
-        left = self.writer.take(cells)
-        if np.count_nonzero(left != stamp):
-            position = int(np.flatnonzero(left != stamp)[0])
-            other = clocks.name(int(left[position]))
-            raise report(position, int(cells[position]), f"written by {other} in the same instruction")
+            stamp = (stamp & ~clocks.code_mask) | clocks.atomic
+        spread = stamp.repeat(count) if count > 1 else stamp
+        scatter(self.writer, first, count, aligned, spread)
+        # Lanes in ascending places cannot meet in one; otherwise see whose stamp is left.
+        if not atomic and (not aligned or np.count_nonzero(first[1:] > first[:-1]) != len(first) - 1):
+            left = gather(self.writer, first, count, aligned)
+            if np.count_nonzero(left != spread):
+                at = int(np.flatnonzero(left != spread)[0])
+                problem = f"written by {clocks.name(int(left[at]))} in the same instruction"
+                raise report(at // count, int(first[at // count]) + at % count, problem)
 
     def _check(
         self,
         lanes: Lanes,
-        cells: Index,
+        first: Index,
+        count: int,
         old: U32,
-        stamp: U32,
-        base: U32,
         problem: str,
         report: Report,
         *,
-        atomic: bool,
+        atomic: bool = False,
     ) -> None:
         """Raise if a lane's access is not ordered after the access that left ``old``."""
         clocks = self.clocks
+        base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
+        if count > 1:
+            base, stamp = base.repeat(count), stamp.repeat(count)
         late = old >= base if self._one_cta else old != 0
         if not np.count_nonzero(late):
             return
@@ -244,23 +265,22 @@ class Tracker:
         late &= ((difference & clocks.warp_mask) != 0) | (old >= (stamp & ~clocks.code_mask))
         if not np.count_nonzero(late):
             return
-        positions = np.flatnonzero(late)
-        conflicts = clocks.conflicts(lanes.index[positions], old[positions], atomic)
+        places = np.flatnonzero(late)
+        conflicts = clocks.conflicts(lanes.index[places // count], old[places], atomic)
         if conflicts.any():
-            position = int(positions[np.flatnonzero(conflicts)[0]])
-            other = clocks.name(int(old[position]))
-            raise report(
-                position, int(cells[position]), f"a {problem.format(other)}, with no barrier between"
-            )
+            position, step = divmod(int(places[np.flatnonzero(conflicts)[0]]), count)
+            other = clocks.name(int(old[position * count + step]))
+            detail = f"a {problem.format(other)}, with no barrier between"
+            raise report(position, int(first[position]) + step, detail)
 
-    def _was_read(self, cells: Index) -> bool:
-        """Return whether a logged read may have touched one of ``cells``."""
+    def _was_read(self, first: Index, count: int, aligned: bool) -> bool:
+        """Return whether a logged read may have touched one of the cells."""
         if self._marks is None:
             self._marks = np.zeros(len(self.writer), np.bool_)
-        for read, *_ in self._log[self._marked :]:
-            self._marks[read] = True
+        for read, length, read_aligned, *_ in self._log[self._marked :]:
+            scatter(self._marks, read, length, read_aligned, np.ones(len(read) * length, np.bool_))
         self._marked = len(self._log)
-        return bool(np.count_nonzero(self._marks.take(cells)))
+        return bool(np.count_nonzero(gather(self._marks, first, count, aligned)))
 
     def _forget(self) -> None:
         self._log.clear()
@@ -274,18 +294,19 @@ class Tracker:
         if self._reader is None:
             self._reader = np.zeros(len(self.writer), np.uint32)
         reader = self._reader
-        for cells, stamp, base in self._log:
+        for first, count, _, stamp_of_lane, base_of_lane in self._log:
+            cells = runs(first, count)
+            stamp, base = stamp_of_lane.repeat(count), base_of_lane.repeat(count)
             old = reader.take(cells)
             reader[cells] = stamp
             left = reader.take(cells)
             # A cell that another lane of this instruction read too, or another thread since the last barrier.
-            recent = old >= base
+            recent = old >= base if self._one_cta else old != 0
             shared = (left != stamp) | (recent & ((old ^ stamp) & clocks.code_mask != 0))
             if np.count_nonzero(shared):
                 where = np.flatnonzero(shared)
-                self._several(
-                    reader, cells[where], stamp[where], left[where], np.where(recent, old, stamp)[where]
-                )
+                before = np.where(recent, old, stamp)
+                self._several(reader, cells[where], stamp[where], left[where], before[where])
         self._forget()
 
     def _several(self, reader: U32, cells: Index, stamp: U32, left: U32, old: U32) -> None:
