@@ -104,12 +104,20 @@ def funnel_shift(a: Array, b: Array, c: Array, side: str, mode: str) -> Array:
     return shifted.astype(np.uint32)
 
 
+def _field_number(number: Array, width: int) -> Array:
+    """Position or length of a bit field: 32-bit fields read its low 8 bits.
+
+    The PTX ISA says so of 64-bit fields too; sm_90 builds those of shifts, which read all 32 bits and clamp.
+    """
+    return np.asarray(number & np.uint32(255) if width == 32 else number)
+
+
 def extract_field(a: Array, b: Array, c: Array) -> Array:
-    """Bit field (bfe): position and length in the low 8 bits of b and c."""
+    """Bit field (bfe) at position b, of length c."""
     width = _bits(a)
     kind = np.dtype(f"u{a.dtype.itemsize}")
-    position = (b & np.uint32(255)).astype(kind)
-    length = np.minimum(c & np.uint32(255), np.uint32(width)).astype(kind)
+    position = _field_number(b, width).astype(kind)
+    length = np.minimum(_field_number(c, width), np.uint32(width)).astype(kind)
     unsigned = a.view(kind)
     inside = np.minimum(length, kind.type(width) - np.minimum(position, kind.type(width)))
     mask = ~(~kind.type(0) << inside)
@@ -124,8 +132,8 @@ def extract_field(a: Array, b: Array, c: Array) -> Array:
 def insert_field(a: Array, b: Array, c: Array, d: Array) -> Array:
     """B with the low d bits of a at position c (bfi)."""
     width = _bits(a)
-    position = (c & np.uint32(255)).astype(a.dtype)
-    length = np.minimum(d & np.uint32(255), np.uint32(width)).astype(a.dtype)
+    position = _field_number(c, width).astype(a.dtype)
+    length = np.minimum(_field_number(d, width), np.uint32(width)).astype(a.dtype)
     mask = ~(~a.dtype.type(0) << length) << position
     return np.asarray((b & ~mask) | ((a << position) & mask))
 
@@ -186,7 +194,10 @@ def _extreme(a: Array, b: Array, propagate: bool, *, least: bool) -> Array:
 
 
 def to_integer(a: Array, code: str, rounding: str) -> Array:
-    """Float to integer: rounded by rni, rzi, rmi or rpi, saturated to the type, NaN gives 0."""
+    """Float to integer: rounded by rni, rzi, rmi or rpi, saturated to the type.
+
+    NaN gives 0, as the PTX ISA says, but for 64-bit integers 2^63: so sm_90 does it.
+    """
     rounded = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](a).astype(
         np.float64
     )
@@ -197,7 +208,10 @@ def to_integer(a: Array, code: str, rounding: str) -> Array:
     inside = np.where(above | below | np.isnan(rounded), 0.0, rounded)
     result: Array = inside.astype(np.dtype(code))
     result = np.where(above, limits.max, result).astype(np.dtype(code))
-    return np.where(below, limits.min, result).astype(np.dtype(code))
+    result = np.where(below, limits.min, result).astype(np.dtype(code))
+    if limits.bits == 64:
+        result[np.isnan(rounded)] = np.array(1 << 63, np.uint64).view(np.dtype(code))
+    return result
 
 
 def saturate(a: Array, code: str) -> Array:

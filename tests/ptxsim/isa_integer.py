@@ -176,6 +176,18 @@ def logic() -> Iterator[Case]:
             )
 
 
+def field(number: int, bits: int) -> int:
+    """Position or length of a bit field; an H200 reads all of it for 64-bit fields, whatever the PTX ISA says."""
+    return number & 255 if bits == 32 else number
+
+
+def wide_fields(columns: list[list[int]], first: int) -> list[list[int]]:
+    """Give the first problems positions and lengths beyond 8 bits."""
+    for row, (position, length) in enumerate([(1 << 27, 29), (43, 0x2D5C0E08), (1 << 14, 67), (5, 1 << 22)]):
+        columns[first][row], columns[first + 1][row] = position, length
+    return columns
+
+
 def fields() -> Iterator[Case]:
     """Counting, reversing, finding and moving bits."""
     for kind in ("b32", "b64"):
@@ -197,9 +209,9 @@ def fields() -> Iterator[Case]:
         )
 
         def insert(a, b, c, d, n=n):
-            position, length = c & 255, d & 255
+            position, length = field(c, n), field(d, n)
             result = b
-            for i in range(length):
+            for i in range(min(length, n)):
                 if i < n and position + i < n:
                     result = result & ~(1 << (position + i)) | (a >> i & 1) << (position + i)
             return result
@@ -209,7 +221,7 @@ def fields() -> Iterator[Case]:
             f"bfi.{kind} {{x}}, {{a}}, {{b}}, {{c}}, {{d}}",
             [kind, kind, "u32", "u32"],
             [kind],
-            samples([kind, kind, "u32", "u32"], small=[2, 3]),
+            wide_fields(samples([kind, kind, "u32", "u32"], small=[2, 3]), 2),
             insert,
         )
         for letter in "us":
@@ -231,7 +243,7 @@ def fields() -> Iterator[Case]:
             )
 
             def extract(a, b, c, n=n, t=t):
-                position, length = b & 255, c & 255
+                position, length = field(b, n), field(c, n)
                 sign = 0
                 if t[0] == "s" and length:
                     sign = a >> min(position + length - 1, n - 1) & 1
@@ -245,7 +257,7 @@ def fields() -> Iterator[Case]:
                 f"bfe.{t} {{x}}, {{a}}, {{b}}, {{c}}",
                 [t, "u32", "u32"],
                 [t],
-                samples([t, "u32", "u32"], small=[1, 2]),
+                wide_fields(samples([t, "u32", "u32"], small=[1, 2]), 1),
                 extract,
             )
     yield from permutations()

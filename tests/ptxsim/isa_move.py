@@ -282,8 +282,8 @@ def conversions() -> Iterator[Case]:
             def convert(a, rounding=rounding, to=to):
                 low = -(1 << (WIDTH[to] - 1)) if to[0] == "s" else 0
                 high = (1 << (WIDTH[to] - (to[0] == "s"))) - 1
-                if is_nan(a):
-                    return 0
+                if is_nan(a):  # 2^63 for 64-bit integers is what an H200 gives; the PTX ISA says 0
+                    return 1 << 63 if WIDTH[to] == 64 else 0
                 if is_infinite(a):
                     return mask(low if a >> 31 else high, WIDTH[to])
                 value = value_of(a)

@@ -128,3 +128,4 @@ for tokens, values, logits in problems:
             assert (weights.cpu().numpy().view(np.int32) == want_weights.view(np.int32)).all()
 assert torch.cuda.current_device() == device
 print("launches", launches, dict(seen))
+assert library.cuptiUnsubscribe(subscriber) == 0  # the driver still calls back while the process ends
