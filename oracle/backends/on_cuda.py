@@ -82,7 +82,7 @@ def _with_stride(rows: Any, stride: int) -> Iterator[Any]:
     else:
         import torch
 
-        # Eight rows 2^31 elements apart span 60 GiB: give the memory back before another process takes as much.
+        # Eight rows 2^31 elements apart span 60 GiB: give them back before another process takes as much.
         with locked(cache_folder() / "device-memory.lock"):
             placed = _spread(rows, stride, words)
             yield placed
