@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from oracle import backends, cases, check, replay, report
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
 from oracle.files import write_whole
+from oracle.mutants import command
 from oracle.outcome import Finding
 from oracle.plan import ALL_RANGES, DEFAULT_CASES, SAMPLE_RANGES, Plan, RangeChoice, Target, match_families
 from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
@@ -28,6 +29,7 @@ COULD_NOT_RUN: Final = 3
 INTERRUPTED: Final = 130
 
 REPLAYS: Final = Path("replays")
+_KERNELS: Final = ("cute", "triton")
 
 Value = TypeVar("Value")
 
@@ -42,9 +44,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    chosen: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        return chosen(options)
     except CannotRunError as error:
         print(f"could not run: {error}", file=sys.stderr)
         return COULD_NOT_RUN
@@ -61,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m oracle", description="Compare routing kernels with the specification, bit for bit."
     )
-    commands = parser.add_subparsers(required=True, metavar="check|replay|backends")
+    commands = parser.add_subparsers(required=True, metavar="check|mutants|replay|backends")
 
     one = commands.add_parser("check", help="run the case families and compare every output bit")
 
@@ -97,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", type=Path, metavar="FILE", help="write verdict, versions and table there")
     one.set_defaults(command=_check)
 
+    _mutants_parser(commands)
+
     two = commands.add_parser("replay", help="run a failing input again")
     two.add_argument("file", type=Path, help="a file that check saved")
     two.set_defaults(command=_replay)
@@ -104,6 +108,36 @@ def _parser() -> argparse.ArgumentParser:
     three = commands.add_parser("backends", help="what can run here, and why the others cannot")
     three.set_defaults(command=_list)
     return parser
+
+
+def _mutants_parser(commands: Any) -> None:
+    made = commands.add_parser(
+        "mutants", help="change both kernels, their hosts and the contract: all must be caught"
+    )
+    made.add_argument(
+        "--backend",
+        type=_checked(_kernels),
+        default=_KERNELS,
+        metavar="NAME,...",
+        help="of cute, triton; default both",
+    )
+    made.add_argument("--only", metavar="ID", help="mutants of that id, * allowed")
+    number = _checked(partial(_number, low=1, high=10**6))
+    made.add_argument("--sample", type=number, metavar="N", help="a fixed choice of N; default all")
+    made.add_argument("--list", action="store_true", help="print the mutants and judge none")
+    made.add_argument("--jobs", type=number, metavar="N", help="processes, default one a core")
+    made.add_argument(
+        "--json", type=Path, metavar="FILE", help="write verdict, versions and every mutant there"
+    )
+    made.set_defaults(command=command.execute)
+
+
+def _kernels(text: str) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(text.split(",")))
+    for name in chosen:
+        if name not in _KERNELS:
+            raise ValueError(f"no kernel {name!r}: there are {', '.join(_KERNELS)}")
+    return chosen
 
 
 def _checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:

@@ -28,7 +28,10 @@ class Reporter:
     control characters.
     """
 
-    def __init__(self, out: TextIO | None = None, progress: TextIO | None = None) -> None:
+    def __init__(
+        self, out: TextIO | None = None, progress: TextIO | None = None, unit: str = "launches"
+    ) -> None:
+        self._unit = unit
         self._out = sys.stdout if out is None else out
         self._progress = sys.stderr if progress is None else progress
         self._terminal = self._progress.isatty()
@@ -62,9 +65,9 @@ class Reporter:
         spent = now - self._start
         share = min(self._done / self._total, 1.0)
         left = spent / share - spent if share else 0.0
-        text = (
-            f"{share:4.0%}  {self._launches:,} launches  {self._launches / spent:,.0f}/s  {left:.0f} s left"
-        )
+        rate = self._launches / spent
+        each = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
+        text = f"{share:4.0%}  {self._launches:,} {self._unit}  {each}/s  {left:.0f} s left"
         if self._terminal:
             filled = round(share * _BAR)
             print(

@@ -1,0 +1,113 @@
+"""Judges what the compilers make: compile, read the code, run it in the simulator, see how it is launched.
+
+Runs in a process of its own, in which the changed package is the one that is imported.
+"""
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from oracle import artifacts, backends, check
+from oracle.artifacts import Compiled
+from oracle.compare import compare, explain
+from oracle.errors import CannotRunError
+from oracle.mutants import code, compilers
+from oracle.mutants.sieve import Trial, trials
+from oracle.mutants.verdict import CAUGHT, EQUIVALENT, REJECTED, SURVIVED, Verdict
+from oracle.plan import Plan, Target
+from oracle.ptxsim import PtxError, SimulationError
+
+VARIANTS: Final = tuple(
+    (metadata, renormalize) for metadata in (True, False) for renormalize in (True, False)
+)
+
+Code = dict[tuple[bool, bool], str]
+"""The instructions of every variant."""
+
+
+def judge(backend: str, module: str, unchanged: Code | None) -> Verdict:
+    """Put the package as it is imported here to every judge until one catches it.
+
+    Parameters
+    ----------
+    backend
+        ``cute`` or ``triton``.
+    module
+        The one that was changed.
+    unchanged
+        The instructions without the change; None: this is the package without a change.
+    """
+    makes_code = not module.endswith("compiler")
+    if not makes_code:
+        noticed = compilers.noticed(backend)
+        if noticed is not None:
+            return Verdict(CAUGHT, "compiler", noticed)
+    same = set()
+    judged = set()
+    for trial in trials():
+        if trial.variant in same:
+            continue
+        if trial.variant not in judged:
+            judged.add(trial.variant)
+            try:
+                compiled = artifacts.artifact(backend, *trial.variant)
+            except CannotRunError as error:
+                return Verdict(REJECTED if makes_code else CAUGHT, "compiler", str(error))
+            fault = code.fault(backend, compiled)
+            if fault is not None:
+                return Verdict(CAUGHT, "code", fault)
+            if unchanged is not None and code.instructions(compiled.ptx) == unchanged[trial.variant]:
+                same.add(trial.variant)
+                continue
+        verdict = _run(backend, trial)
+        if verdict is not None:
+            return verdict
+    noticed = compilers.launch_noticed(backend)
+    if noticed is not None:
+        return Verdict(CAUGHT, "launch", noticed)
+    if len(same) == len(VARIANTS):
+        return Verdict(
+            EQUIVALENT, "same code", "the compiler makes the same instructions of all four variants"
+        )
+    return Verdict(SURVIVED)
+
+
+def _run(backend: str, trial: Trial) -> Verdict | None:
+    outputs = trial.expected.blank(len(trial.batch))
+    try:
+        backends.get(backend).run(trial.batch, outputs, "sim")
+    except SimulationError as error:
+        return Verdict(CAUGHT, "simulator", error.kind, trial.families[error.launch])
+    except PtxError as error:
+        return Verdict(CAUGHT, "simulator", f"unknown instruction: {error.text}")
+    except ValueError as error:
+        return Verdict(CAUGHT, "simulator", str(error))
+    differing = compare(trial.expected, outputs)
+    if not differing.any():
+        return None
+    first = np.nonzero(differing)[0][:1]
+    difference = explain(trial.batch.take(first), trial.expected.take(first), outputs.take(first))
+    return Verdict(CAUGHT, "bits", ", ".join(difference.clauses), trial.families[int(first[0])])
+
+
+def judge_in_full(backend: str) -> Verdict:
+    """Put the package as it is imported here to the whole of `check`, until something differs."""
+    for chunk in Plan((Target(backend, "sim"),)).chunks():
+        result = check.execute(chunk)
+        for finding in result.findings:
+            return Verdict(CAUGHT, "check", ", ".join(finding.kind), chunk.family)
+    return Verdict(SURVIVED)
+
+
+@cache
+def instructions(backend: str) -> Code:
+    """Return the instructions of every variant of the package as it is imported here."""
+    made: dict[tuple[bool, bool], Compiled] = {v: artifacts.artifact(backend, *v) for v in VARIANTS}
+    return {variant: code.instructions(compiled.ptx) for variant, compiled in made.items()}
+
+
+def forget() -> None:
+    """Forget kernels that this process knows from before a change."""
+    artifacts.artifact.cache_clear()
+    instructions.cache_clear()

@@ -1,0 +1,369 @@
+"""Judges the functions of the door on a pretended machine: every rule on arguments, every recorded launch."""
+
+import math
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from oracle.mutants.calls import TILE, TOKENS, Change, arguments, right_calls, wrong_calls
+from oracle.mutants.pretended import STREAM, Machine, in_threads
+from spec.layout import metadata_size
+
+_PREPARED: Final = [(False, True), (True, True)]
+
+
+class NoticedError(Exception):
+    """A check failed; its text says which and how."""
+
+
+def _must(condition: bool, what: str) -> None:
+    if not condition:
+        raise NoticedError(what)
+
+
+def _device(index: int = 0, kind: str = "cuda") -> Any:
+    import torch
+
+    return torch.device(kind) if kind != "cuda" else torch.device("cuda", index)
+
+
+def _call(index: int = 0, **change: Any) -> Change:
+    return arguments(change, _device(index))
+
+
+def noticed(backend: str) -> str | None:
+    """Return the first check that the host functions of ``backend`` fail, None if they pass all.
+
+    Parameters
+    ----------
+    backend
+        ``cute`` or ``triton``, whose package is imported as it is found.
+    """
+    for check in _CHECKS:
+        machine = Machine(backend)
+        try:
+            check(machine)
+        except NoticedError as failure:
+            return f"{check.__name__[1:].replace('_', ' ')}: {failure}"
+        except Exception as error:
+            return f"{check.__name__[1:].replace('_', ' ')}: {type(error).__name__}: {error}"
+    return None
+
+
+def _right_calls_launch_what_they_say(machine: Machine) -> None:
+    host = machine.host()
+    for number, (change, numbers) in enumerate(right_calls()):
+        given = _call(**change)
+        before = len(machine.launched)
+        _must(host.route(**given) is None, "route returns something")
+        _must(len(machine.launched) == before + 1, f"{len(machine.launched) - before} launches")
+        _check_launch(machine.launched[-1], given, numbers, f"right call {number}")
+    _must(len(machine.built) == 4, f"{len(machine.built)} compilations of four variants")
+
+
+def _check_launch(launch: Change, given: Change, numbers: Change, where: str) -> None:
+    right: Change = {
+        "b": TOKENS, "row_stride": 256, "scale": 2.5, "offset": 64, "count": 32, "tile": TILE,
+        "device": given["logits"].device.index, "stream": STREAM + given["logits"].device.index, **numbers,
+    }  # fmt: skip
+    right["variant"] = (
+        given["metadata"] is not None,
+        right.pop("renormalize", given.get("renormalize", True)),
+    )
+    for name in ("logits", "bias", "ids", "weights", "metadata"):
+        right[name] = None if given[name] is None else given[name].address
+    for name, value in right.items():
+        _must(_same(launch[name], value), f"{where}: {name} is {launch[name]!r}, not {value!r}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(other, float):
+        bits = [struct.pack("d", value) for value in (one, other)]
+        return isinstance(one, float) and (bits[0] == bits[1] or (math.isnan(one) and math.isnan(other)))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _wrong_calls_are_named_and_launch_nothing(machine: Machine) -> None:
+    host = machine.host()
+    for name, wrong in wrong_calls().items():
+        _refused(machine, host, _call(**wrong.change), (wrong.begins, *wrong.says), name)
+        # The device comes last: no card at all, and still the rule is named.
+        elsewhere = arguments(wrong.change, _device(kind="cpu"))
+        _refused(machine, host, elsewhere, (wrong.begins, *wrong.says), f"{name}, on the CPU")
+
+
+def _refused(machine: Machine, host: Any, given: Change, says: tuple[str, ...], name: str) -> None:
+    try:
+        host.route(**given)
+    except ValueError as error:
+        text = str(error)
+        _must(
+            text.startswith(says[0]) and all(part in text for part in says),
+            f"{name} is refused as: {text[:200]}",
+        )
+    else:
+        raise NoticedError(f"{name} is accepted")
+    _must(not machine.built and not machine.launched, f"{name} is compiled or launched")
+
+
+def _tensors_of_another_device_are_named(machine: Machine) -> None:
+    host = machine.host()
+    tensors = ("logits", "bias", "ids", "weights", "metadata")
+    for name in tensors:
+        other = arguments({}, _device(1))[name]
+        seen = "bias" if name == "logits" else name
+        home = "cuda:1" if name == "logits" else "cuda:0"
+        away = "cuda:0" if name == "logits" else "cuda:1"
+        says = (f"{seen} must be on the device of logits, {home}, not on {away}",)
+        _refused(machine, host, {**_call(), name: other}, says, f"{name} on another card")
+        on_cpu = arguments({}, _device(kind="cpu"))[name]
+        away_says = (f"{name} must be on ", "not on cpu")
+        _refused(machine, host, {**_call(), name: on_cpu}, away_says, f"{name} on the CPU")
+    whole = arguments({}, _device(kind="cpu"))
+    _refused(machine, host, whole, ("logits must be on a cuda device, not on cpu",), "all on the CPU")
+    plain = {**_call(metadata=None), "weights": arguments({}, _device(1))["weights"]}
+    _refused(machine, host, plain, ("weights must be on the device of logits",), "weights away, no metadata")
+
+
+def _the_call_has_its_defaults(machine: Machine) -> None:
+    host = machine.host()
+    given = _call(metadata=None)
+    host.route(given["logits"], given["bias"], given["ids"], given["weights"], 1.0)
+    numbers = {"scale": 1.0, "renormalize": True, "offset": 0, "count": 0, "tile": 0}
+    _check_launch(machine.launched[-1], given, numbers, "defaults")
+    # Without a range, metadata has the defaults 0, 0 and 0: no experts and no tile.
+    given = _call()
+    for name in ("local_expert_offset", "num_local_experts", "tile_n"):
+        rest = {key: value for key, value in given.items() if key != name}
+        if name == "local_expert_offset":
+            host.route(**rest)
+            _check_launch(machine.launched[-1], given, {"offset": 0}, "default offset")
+        else:
+            _refused(Machine(machine.backend), host, rest, (f"{name} must be ",), f"no {name}")
+
+
+def _route_runs_on_the_device_of_its_tensors(machine: Machine) -> None:
+    host = machine.host()
+    for index in (1, 0, 1):
+        given = _call(index)
+        host.route(**given)
+        _check_launch(machine.launched[-1], given, {}, f"device {index}")
+        _must(machine.current == 0, "the current device has changed")
+    _must([built[0] for built in machine.built] == [1, 0], f"compiled on {[b[0] for b in machine.built]}")
+    _must([built[3] for built in machine.built] == ["sm_103a", "sm_90a"], "compiled for another architecture")
+
+
+def _prepare_leaves_nothing_to_compile_or_load(machine: Machine) -> None:
+    host = machine.host()
+    _must(host.prepare() is None, "prepare returns something")
+    _must([tuple(built[1:3]) for built in machine.built] == _PREPARED, f"prepared {machine.built}")
+    _must({built[3] for built in machine.built} == {"sm_90a"}, "prepared for another architecture")
+    loaded, ran = len(machine.loaded), list(machine.launched)
+    _must(loaded == 2 or [launch["variant"] for launch in ran] == _PREPARED, "a variant is not loaded")
+    for launch in ran:
+        _check_scratch(launch)
+    _must(set(machine.scratch) <= {"cuda"}, "scratch tensors are not on the device")
+    host.prepare(renormalize=True)
+    machine.capturing = True
+    host.prepare(True)
+    for metadata in (False, True):
+        host.route(**(_call() if metadata else _call(metadata=None)))
+    _must(len(machine.built) == 2 and len(machine.loaded) == loaded, "prepared variants are compiled again")
+    _must(len(machine.launched) == len(ran) + 2, "prepared variants are run again")
+    machine.capturing = False
+    host.prepare(False)
+    _must(
+        [tuple(b[1:3]) for b in machine.built[2:]] == [(False, False), (True, False)],
+        "prepare(False) differs",
+    )
+    machine.current = 1
+    host.prepare(False)
+    _must([b[0] for b in machine.built[4:]] == [1, 1], "the other device is not prepared")
+    _must(machine.backend == "cute" or len(machine.loaded) == 6, "the other device is not loaded")
+
+
+def _check_scratch(launch: Change) -> None:
+    """Hold a run on scratch tensors to the contract."""
+    tensors = {
+        name: launch.get(f"{name}_tensor") for name in ("logits", "bias", "ids", "weights", "metadata")
+    }
+    shapes = {"logits": (1, 256), "bias": (256,), "ids": (1, 8), "weights": (1, 8)}
+    for name, shape in shapes.items():
+        tensor: Any = tensors[name]
+        kind = "torch.int32" if name == "ids" else "torch.float32"
+        _must(
+            tuple(tensor.shape) == shape and str(tensor.dtype) == kind and tensor.is_contiguous(),
+            f"scratch {name}",
+        )
+    with_metadata = launch["variant"][0]
+    metadata: Any = tensors["metadata"]
+    _must((metadata is not None) == with_metadata, "scratch metadata")
+    if with_metadata:
+        tile, offset, count = launch["tile"], launch["offset"], launch["count"]
+        _must(1 <= tile <= 256 and offset >= 0 and 1 <= count <= 256 - offset, "scratch numbers")
+        _must(
+            str(metadata.dtype) == "torch.int32" and metadata.numel() >= metadata_size(tile),
+            "scratch metadata",
+        )
+    names = ("logits", "bias", "ids", "weights", *(("metadata",) if with_metadata else ()))
+    spans = [(launch[n], launch[n] + 4 * tensors[n].numel()) for n in names]  # type: ignore[union-attr]
+    _must(
+        all(a[0] >= b[1] or b[0] >= a[1] for i, a in enumerate(spans) for b in spans[:i]), "scratch overlaps"
+    )
+
+
+def _nothing_is_compiled_or_loaded_during_a_capture(machine: Machine) -> None:
+    asked: tuple[Callable[[Any], Any], ...] = (
+        lambda host: host.route(**_call()),
+        lambda host: host.prepare(),
+        lambda host: host.compile_routing(True, True),
+        lambda host: host.compiled_routing(True, True),
+    )
+    for ask in asked:
+        host = machine.host()
+        machine.capturing = True
+        _captured(partial(ask, host))
+        _must(
+            not machine.built and not machine.launched and not machine.loaded,
+            "something is compiled or launched",
+        )
+    host = machine.host()
+    machine.capturing = False
+    for variant in _PREPARED:
+        host.compiled_routing(*variant)
+    machine.capturing = True
+    if not machine.loaded:
+        _captured(host.prepare)
+    _must(not machine.launched, "prepare runs kernels during a capture")
+    machine.capturing = False
+    host.prepare()
+    _must(bool(machine.loaded) or len(machine.launched) == 2, "prepare loads nothing after compiled_routing")
+
+
+def _captured(ask: Callable[[], Any]) -> None:
+    try:
+        ask()
+    except RuntimeError as error:
+        says = ("a CUDA graph is being captured", "call prepare(renormalize=True) before the capture")
+        _must(all(part in str(error) for part in says), f"a capture is refused as: {error}")
+    else:
+        raise NoticedError("a capture is not refused")
+
+
+def _a_variant_is_compiled_once(machine: Machine) -> None:
+    host = machine.host()
+    routings = in_threads(8, lambda: host.compiled_routing(True, False))
+    _must(len(routings) == 8 and len(set(map(id, routings))) == 1, "threads get different routines")
+    _must(len(machine.built) == 1, f"eight threads compile {len(machine.built)} times")
+    _must(host.compiled_routing(True, False) is routings[0], "compiled anew")
+    _must(host.compiled_routing(False, False) is not routings[0], "two variants are one")
+    machine.current = 1
+    _must(host.compiled_routing(True, False) is not routings[0], "two devices share a routine")
+    given = _call(1)
+    host.compiled_routing(True, False)(
+        *(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE
+    )
+    _check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compiled_routing")
+
+
+def _compile_routing_compiles_anew_with_its_options(machine: Machine) -> None:
+    host = machine.host()
+    cute = machine.backend == "cute"
+    options = "--generate-line-info" if cute else "maxnreg=64"
+    first, second = host.compile_routing(True, False, options), host.compile_routing(True, False, options)
+    _must(first is not second, "not compiled anew")
+    host.compile_routing(False, True)
+    _must([tuple(b[1:3]) for b in machine.built] == [(True, False)] * 2 + [(False, True)], "another variant")
+    _must(all(b[3] == "sm_90a" for b in machine.built), "for another architecture")
+    if cute:
+        _must(all("--enable-tvm-ffi" in b[4].split() for b in machine.built), "not by way of TVM FFI")
+        _must([options in b[4].split() for b in machine.built] == [True, True, False], "the options are lost")
+        host.compile_routing(False, True, "--gpu-arch=sm_120a")
+        _must(
+            machine.built[-1][4].count("--gpu-arch") == 1 and machine.built[-1][3] == "sm_120a",
+            "two architectures",
+        )
+        machine.no_object = True
+        _must(callable(host.compile_routing(True, True)), "nothing to call where TVM FFI has none")
+        machine.no_object = False
+    else:
+        _must([b[4] for b in machine.built] == [options, options, ""], "the options are lost")
+    given = _call()
+    first(*(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE)
+    _check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compile_routing")
+    machine.current = 1
+    host.compile_routing(True, True)
+    _must(machine.built[-1][3] == "sm_103a", "not for the current device")
+
+
+def _a_variant_is_named_by_bools(machine: Machine) -> None:
+    host = machine.host()
+    host.compiled_routing(True, True)
+    built = len(machine.built)
+    for function in (host.compile_routing, host.compiled_routing):
+        for metadata, renormalize, name in (
+            (1, True, "metadata"), (None, True, "metadata"), (True, 1, "renormalize"),
+            (True, 0, "renormalize"),
+            (False, "yes", "renormalize"), (0, False, "metadata"),
+        ):  # fmt: skip
+            wrong = metadata if name == "metadata" else renormalize
+            text = f"{name} must be a bool, not {wrong!r}"
+            _not_bool(partial(function, metadata, renormalize), text)
+    for wrong in (1, None, "yes"):
+        _not_bool(partial(host.prepare, wrong), f"renormalize must be a bool, not {wrong!r}")
+    _must(len(machine.built) == built and not machine.launched, "something is compiled or launched")
+
+
+def _not_bool(ask: Callable[[], Any], text: str) -> None:
+    try:
+        ask()
+    except ValueError as error:
+        _must(str(error) == text, f"refused as: {error}")
+    else:
+        raise NoticedError(f"accepted: {text}")
+
+
+def _without_a_device_it_compiles_for_sm_90a(machine: Machine) -> None:
+    for capturing in (False, None):
+        machine = Machine(machine.backend, devices=0, capturing=capturing)
+        host = machine.host()
+        host.prepare(False)
+        _must(host.compiled_routing(True, False) is host.compiled_routing(True, False), "compiled anew")
+        host.compile_routing(True, True)
+        _must([b[3] for b in machine.built] == ["sm_90a"] * 3, "not for sm_90a")
+        _must(not machine.launched and not machine.loaded, "loaded without a device")
+
+
+def _a_kernel_that_cannot_be_loaded_is_told(machine: Machine) -> None:
+    if machine.backend == "cute":
+        return
+    host = machine.host()
+    machine.load_status = 209
+    try:
+        host.prepare()
+    except RuntimeError as error:
+        _must("CUDA cannot load the kernel" in str(error) and "209" in str(error), f"told as: {error}")
+    else:
+        raise NoticedError("accepted")
+    host = machine.host()
+    library = object()
+    host.ctypes.CDLL = lambda name: library  # an older driver
+    host.prepare()
+    _must(len(machine.built) >= 3, "an older driver is refused")
+
+
+_CHECKS: Final[tuple[Callable[[Machine], None], ...]] = (
+    _right_calls_launch_what_they_say,
+    _wrong_calls_are_named_and_launch_nothing,
+    _tensors_of_another_device_are_named,
+    _the_call_has_its_defaults,
+    _route_runs_on_the_device_of_its_tensors,
+    _prepare_leaves_nothing_to_compile_or_load,
+    _nothing_is_compiled_or_loaded_during_a_capture,
+    _a_variant_is_compiled_once,
+    _compile_routing_compiles_anew_with_its_options,
+    _a_variant_is_named_by_bools,
+    _without_a_device_it_compiles_for_sm_90a,
+    _a_kernel_that_cannot_be_loaded_is_told,
+)

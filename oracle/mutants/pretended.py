@@ -1,0 +1,199 @@
+"""A pretended machine of two CUDA devices, and tensors that are nothing but what the contract reads of them.
+
+Compiled kernels are replaced by recorders. For a process of its own: what is patched stays patched.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Final
+
+STREAM: Final = 7000
+_FUNCTION: Final = 1234
+_ARCHES: Final = ((9, 0), (10, 3))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Answers shape, stride, dtype, address and device; there is nothing that could be written."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    address: int
+    device: Any
+
+    def stride(self, axis: int | None = None) -> Any:
+        """Return all strides, or one."""
+        return self.strides if axis is None else self.strides[axis]
+
+    def data_ptr(self) -> int:
+        """Return the address."""
+        return self.address
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ndim":
+            return len(self.shape)
+        raise AttributeError(f"a pretended tensor has no {name}")
+
+
+@dataclass
+class Machine:
+    """The current device, and what happened.
+
+    built
+        (current device, metadata, renormalize, architecture, options) of every compilation.
+    launched
+        The device, the variant and the arguments by name of every launch.
+    loaded, scratch
+        Functions that were loaded, and what was allocated on the device.
+    """
+
+    backend: str
+    devices: int = 2
+    current: int = 0
+    capturing: bool | None = False
+    load_status: int = 0
+    no_object: bool = False
+    built: list[tuple[Any, ...]] = field(default_factory=list)
+    launched: list[dict[str, Any]] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)
+    scratch: list[str] = field(default_factory=list)
+    fresh: int = 0
+
+    def host(self) -> Any:
+        """Import the backend's host anew, on this machine."""
+        import sys
+
+        import torch
+
+        sys.modules.pop(f"impl_{self.backend}.host", None)
+        self._patch(torch)
+        host: Any = import_module(f"impl_{self.backend}.host")
+        if self.backend == "cute":
+            host.compile_variant = self._compile_cute
+        else:
+            host.compiler.build = self._build_triton
+            library = SimpleNamespace(cuFuncLoad=self._load)
+            host.ctypes = SimpleNamespace(CDLL=lambda name: library, c_void_p=int)
+        return host
+
+    def _patch(self, torch: Any) -> None:
+        cuda: Any = torch.cuda
+        zeros, empty = (
+            _ORIGINALS.setdefault("zeros", torch.zeros),
+            _ORIGINALS.setdefault("empty", torch.empty),
+        )
+        cuda.is_available = lambda: self.devices > 0
+        cuda.current_device = self._current
+        cuda.device = self._on
+        cuda.get_device_capability = lambda device=None: _ARCHES[self.current if device is None else device]
+        cuda.is_current_stream_capturing = self._capturing
+        torch._C._cuda_getCurrentRawStream = lambda device: STREAM + device
+        torch.zeros = lambda *shape, **how: self._made(zeros, shape, how)
+        torch.empty = lambda *shape, **how: self._made(empty, shape, how)
+
+    def _current(self) -> int:
+        if not self.devices:
+            raise RuntimeError("no CUDA device")
+        return self.current
+
+    def _capturing(self) -> bool:
+        if self.capturing is None:
+            raise RuntimeError("torch has no CUDA")
+        return self.capturing
+
+    @contextmanager
+    def _on(self, device: Any) -> Iterator[None]:
+        before, self.current = self.current, device
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def _made(self, make: Any, shape: tuple[Any, ...], how: dict[str, Any]) -> Any:
+        self.scratch.append(str(how.pop("device", "cpu")))
+        return make(*shape, **how)
+
+    def _load(self, function: Any) -> int:
+        self.loaded.append(int(function))
+        return self.load_status
+
+    def _compile_cute(self, metadata: bool, renormalize: bool, options: str) -> Any:
+        time.sleep(0.01)  # long enough for another thread to arrive
+        words = options.replace("=", " ").split()
+        arch = words[words.index("--gpu-arch") + 1] if "--gpu-arch" in words else None
+        self.built.append((self.current, metadata, renormalize, arch, options))
+
+        def launch(*arguments: Any) -> None:
+            names = ("logits", "bias", "ids", "weights", "metadata", "scale", "offset", "count", "tile")
+            given = dict(zip(names, arguments, strict=True))
+            logits = given["logits"]
+            # The compiled function takes the stream and the device from the tensors' own environment.
+            given |= {"b": logits.shape[0], "row_stride": logits.stride(0), "stream": STREAM + _index(logits)}
+            self._record(_index(logits), metadata, renormalize, given)
+
+        def compiled(*arguments: Any) -> None:
+            launch(*arguments)
+
+        compiled.__tvm_ffi_object__ = lambda: None if self.no_object else launch  # type: ignore[attr-defined]
+        return compiled
+
+    def _build_triton(self, metadata: bool, renormalize: bool, arch: str, options: str = "") -> Any:
+        time.sleep(0.01)
+        self.built.append((self.current, metadata, renormalize, arch, options))
+
+        def run(*arguments: Any) -> None:
+            grid_and_more = arguments[:9]
+            stream = arguments[3]
+            if grid_and_more != (1, 1, 1, stream, _FUNCTION, "packed", None, None, None):
+                raise TypeError(f"launched as {grid_and_more}")
+            names = (
+                "logits", "bias", "ids", "weights", "metadata", "b", "stride4", "scale", "offset", "count",
+                "tile", "with_metadata", "renormalize",
+            )  # fmt: skip
+            given = dict(zip(names, arguments[9:], strict=True))
+            if (given.pop("with_metadata"), given.pop("renormalize")) != (None, None):
+                raise TypeError("compile-time arguments are passed")
+            given["row_stride"] = 4 * given.pop("stride4")
+            given["stream"] = stream
+            self._record(self.current, metadata, renormalize, given)
+
+        return SimpleNamespace(
+            run=run, function=_FUNCTION, packed_metadata="packed", asm={"ptx": ""}, built=len(self.built)
+        )
+
+    def _record(self, device: int, metadata: bool, renormalize: bool, given: dict[str, Any]) -> None:
+        for name in ("logits", "bias", "ids", "weights", "metadata"):
+            if hasattr(given[name], "data_ptr"):
+                given[f"{name}_tensor"] = given[name]
+                given[name] = given[name].data_ptr()
+        self.launched.append({"device": device, "variant": (metadata, renormalize), **given})
+
+
+_ORIGINALS: Final[dict[str, Any]] = {}
+
+
+def _index(tensor: Any) -> int:
+    return getattr(tensor.device, "index", None) or 0
+
+
+def in_threads(number: int, ask: Any) -> list[Any]:
+    """Return what ``ask`` returns in so many threads that start at once."""
+    gate = threading.Barrier(number)
+    answers: list[Any] = []
+
+    def one() -> None:
+        gate.wait()
+        answers.append(ask())
+
+    threads = [threading.Thread(target=one, daemon=True) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return answers
