@@ -78,6 +78,8 @@ def launch(
     threads = math.prod(shape_block)
     if threads > 1024:
         raise ValueError(f"block has {threads} threads, more than 1024")
+    if program.block is not None and _shape("block", program.block) != shape_block:
+        raise ValueError(f"{program.name} is for blocks of {program.block} threads, not {block!r}")
     packed = _pack(program, memory.launches, params)
     code = _CODES.get(program)
     if code is None:

@@ -303,7 +303,7 @@ def parse_kernel(text: str, entry: str) -> Kernel:
     variables: list[Variable] = []
     files: dict[str, str] = {}
     target, body, depth, found = "", None, 0, []
-    kernel: tuple[str, tuple[Param, ...], _Body] | None = None
+    kernel: tuple[str, tuple[Param, ...], _Body, tuple[int, ...] | None] | None = None
     for statement in statements(text):
         if depth == 0:
             if statement.kind == "directive":
@@ -324,7 +324,9 @@ def parse_kernel(text: str, entry: str) -> Kernel:
                             )
                         params = parse_params(match[2] or "", statement.line)
                         body = _Body(variables, params, files)
-                        kernel = match[1], params, body
+                        block = re.search(r"\.reqntid\s+(\d+(?:\s*,\s*\d+)*)", match[3])
+                        threads = tuple(int(axis) for axis in block[1].split(",")) if block else None
+                        kernel = match[1], params, body, threads
             elif statement.kind == "code" and not statement.text.startswith(".pragma"):
                 variables.append(parse_variable(statement))
         if statement.kind == "open":
@@ -337,7 +339,7 @@ def parse_kernel(text: str, entry: str) -> Kernel:
             _body_statement(body, statement, depth)
     if kernel is None:
         raise PtxError(f"no entry {entry!r} among {found}")
-    name, params, parsed = kernel
+    name, params, parsed, threads = kernel
     return Kernel(
         name,
         params,
@@ -346,6 +348,7 @@ def parse_kernel(text: str, entry: str) -> Kernel:
         tuple(parsed.instructions),
         parsed.labels,
         target,
+        threads,
     )
 
 

@@ -56,11 +56,14 @@ class Program:
         The entry and the architecture in the text.
     params
         The parameters, in order.
+    block
+        The threads of a CTA that the text requires (``.reqntid``), or ``None``.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.name, self.target, self.params = kernel.name, kernel.target, kernel.params
+        self.block = kernel.block
         self.code: tuple[Instruction, ...] = kernel.instructions
         self.forms: tuple[Form, ...] = tuple(lookup(instruction) for instruction in self.code)
         if not self.code:

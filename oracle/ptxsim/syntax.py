@@ -134,7 +134,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One parsed entry: labels map to instruction indices."""
+    """One parsed entry: labels map to instruction indices; ``block`` is its ``.reqntid``, if it has one."""
 
     name: str
     params: tuple[Param, ...]
@@ -143,3 +143,4 @@ class Kernel:
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
     target: str
+    block: tuple[int, ...] | None

@@ -177,7 +177,7 @@ def logic() -> Iterator[Case]:
 
 
 def field(number: int, bits: int) -> int:
-    """Position or length of a bit field; an H200 reads all of it for 64-bit fields, whatever the PTX ISA says."""
+    """Position or length of a bit field; an H200 reads all bits of it for 64-bit fields, unlike the ISA."""
     return number & 255 if bits == 32 else number
 
 

@@ -63,8 +63,7 @@ def test_work_is_counted_by_lane():
 def test_schedules_part_on_a_kernel_that_trusts_lockstep():
     """All read what lane 0 wrote, with no barrier: never accepted, whether or not lane 0 was first."""
     body = (
-        SHARED
-        + "mov.b32 %r2, room; mad.lo.u32 %r3, %r0, 4, %r2; st.shared.b32 [%r3], %r0;"
+        SHARED + "mov.b32 %r2, room; mad.lo.u32 %r3, %r0, 4, %r2; st.shared.b32 [%r3], %r0;"
         "ld.shared.b32 %r4, [%r2];"
     )
     for schedule in range(6):
@@ -173,6 +172,10 @@ def test_arguments_that_do_not_fit_are_refused():
         ptxsim.launch(two, memory, [np.zeros(2, np.uint64), np.zeros(2, np.uint64)], 32)
     with pytest.raises(ValueError, match="more than 1024"):
         ptxsim.launch(two, memory, [np.zeros(2, np.uint64), np.zeros(2, np.uint32)], (64, 32))
+    exact = ptxsim.parse(f"{HEADER}.visible .entry kernel() .reqntid 64, 1, 1 {{ ret; }}")
+    ptxsim.launch(exact, memory, [], 64)
+    with pytest.raises(ValueError, match="is for blocks of"):
+        ptxsim.launch(exact, memory, [], 32)
     with pytest.raises(ValueError, match="block must be"):
         ptxsim.launch(two, memory, [np.zeros(2, np.uint64), np.zeros(2, np.uint32)], 0)
 

@@ -85,7 +85,8 @@ def test_collective_under_a_guard_lets_the_others_pass(mask):
 
 
 def test_guards_known_when_the_kernel_is_compiled():
-    body = "mov.pred %p1, 1; mov.pred %p2, 0; @%p2 trap; @!%p1 trap; @%p2 bra BAD; @%p1 bra GOOD; BAD: trap; GOOD:"
+    body = "mov.pred %p1, 1; mov.pred %p2, 0; @%p2 trap; @!%p1 trap; "
+    body += "@%p2 bra BAD; @%p1 bra GOOD; BAD: trap; GOOD:"
     start(SHARED + body + "@%p2 ret; mov.b32 %r1, room; @%p2 st.shared.b32 [%r1+1], 3; bar.sync 0;")
 
 
