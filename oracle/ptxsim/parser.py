@@ -46,6 +46,7 @@ _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:]+)*")
 _FLOAT_BITS = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
 _INTEGER = re.compile(r"[-+~]?\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"[-+]?\d*\.\d*(?:[eE][-+]?\d+)?$|[-+]?\d+[eE][-+]?\d+$")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"', re.MULTILINE)
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _SPECIALS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
@@ -301,7 +302,8 @@ def parse_kernel(text: str, entry: str) -> Kernel:
         The text cannot be read, or has no such entry.
     """
     variables: list[Variable] = []
-    files: dict[str, str] = {}
+    # The files are named at the end of the text.
+    files = {number: path.rsplit("/", 1)[-1] for number, path in _FILE.findall(text)}
     target, body, depth, found = "", None, 0, []
     kernel: tuple[str, tuple[Param, ...], _Body, tuple[int, ...] | None] | None = None
     for statement in statements(text):
@@ -310,8 +312,6 @@ def parse_kernel(text: str, entry: str) -> Kernel:
                 words = statement.text.split()
                 if words[0] == ".target":
                     target = words[1].rstrip(",")
-                elif words[0] == ".file":
-                    files[words[1]] = words[2].strip('"').rsplit("/", 1)[-1]
             elif statement.kind == "header":
                 match = _ENTRY.match(statement.text)
                 if match:

@@ -211,7 +211,7 @@ def test_trap():
 
 def test_source_line_is_named_when_the_text_has_line_information():
     text = (
-        f'{HEADER}.file 1 "/some/where/kernel.py"\n.visible .entry kernel()\n{{\n.loc 1 42 7\ntrap;\nret;\n}}'
+        f'{HEADER}.visible .entry kernel()\n{{\n.loc 1 42 7\ntrap;\nret;\n}}\n.file 1 "/some/kernel.py"'
     )
     with pytest.raises(ptxsim.SimulationError, match=r"kernel\.py:42"):
         ptxsim.launch(ptxsim.parse(text), ptxsim.Memory(1), [], 1)
