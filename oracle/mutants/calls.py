@@ -235,7 +235,8 @@ def right_calls() -> Iterator[tuple[Change, Change]]:
         yield {"logits": {"strides": (stride, 1), "address": 64 * _STEP}}, {"row_stride": stride}
     for scale, rounded in (
         (1, 1.0), (Fraction(1, 3), float(np.float32(1 / 3))), (1e39, inf), (-1e39, -inf), (inf, inf),
-        (-0.0, -0.0), (np.float32(0.1), float(np.float32(0.1))), (0.1, float(np.float32(0.1))), (10**400, inf), (nan, nan),
+        (-0.0, -0.0), (np.float32(0.1), float(np.float32(0.1))), (0.1, float(np.float32(0.1))),
+        (10**400, inf), (nan, nan),
     ):  # fmt: skip
         yield {"scale": scale}, {"scale": rounded}
     for renormalize in (True, False):

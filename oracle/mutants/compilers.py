@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final
 
 from oracle.artifacts import Compiled
@@ -24,7 +25,7 @@ def noticed(backend: str) -> str | None:
     try:
         compiler = import_module(f"impl_{backend}.compiler")
         checks: dict[str, Callable[[Any], Iterator[str]]] = {"cute": _cute, "triton": _triton}
-        for complaint in (*checks[backend](compiler), *_common(backend, compiler)):
+        for complaint in chain(checks[backend](compiler), _common(backend, compiler)):
             return complaint
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -90,7 +91,7 @@ def _triton(compiler: Any) -> Iterator[str]:
     }  # fmt: skip
     for options, said in wrong.items():
         yield from _refused(partial(compiler.parse_options, options), said, options)
-    for arch in ("sm_80a", "sm_90", "sm90a", "90", "sm_9a", "sm_1000a", "sm_90a "):
+    for arch in ("sm_80a", "sm_89a", "sm_90", "sm90a", "90", "sm_9a", "sm_1000a", "sm_90a "):
         yield from _refused(partial(compiler.compile_kernel, False, True, arch), repr(arch), arch)
     if (
         f".target {_OTHER_ARCH}"

@@ -238,11 +238,8 @@ def _swapped(place: Place, name: str, args: list[ast.expr]) -> Iterator[list[ast
 
 def _tuple(place: Place, numeric: frozenset[str]) -> Found:
     node: Any = place.node
-    if (
-        isinstance(place.parent, ast.Return | ast.Assign)
-        and isinstance(node.ctx, ast.Load)
-        and len(node.elts) > 1
-    ):
+    unpacked = isinstance(place.parent, ast.Assign) and isinstance(place.parent.targets[0], ast.Tuple)
+    if (unpacked or isinstance(place.parent, ast.Return)) and isinstance(node.ctx, ast.Load):
         for i in range(len(node.elts) - 1):
             first, second = node.elts[i : i + 2]
             if ast.dump(first) != ast.dump(second):
@@ -254,6 +251,10 @@ def _tuple(place: Place, numeric: frozenset[str]) -> Found:
     if texts or len(node.elts) > _TABLE:
         for i in range(len(node.elts)):
             yield "drop-element", ast.Tuple([*node.elts[:i], *node.elts[i + 1 :]], ast.Load())
+    values = [getattr(element, "value", None) for element in node.elts]
+    if texts and set(values) <= set(_ARGUMENTS):
+        for name in ("ids", "weights"):
+            yield "add-element", ast.Tuple([*node.elts, ast.Constant(name)], ast.Load())
 
 
 def _choice(place: Place, numeric: frozenset[str]) -> Found:

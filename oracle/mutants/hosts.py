@@ -145,13 +145,16 @@ def _the_call_has_its_defaults(machine: Machine) -> None:
 
 def _route_runs_on_the_device_of_its_tensors(machine: Machine) -> None:
     host = machine.host()
-    for index in (1, 0, 1):
-        given = _call(index)
-        host.route(**given)
-        _check_launch(machine.launched[-1], given, {}, f"device {index}")
-        _must(machine.current == 0, "the current device has changed")
-    _must([built[0] for built in machine.built] == [1, 0], f"compiled on {[b[0] for b in machine.built]}")
-    _must([built[3] for built in machine.built] == ["sm_103a", "sm_90a"], "compiled for another architecture")
+    for index in (2, 0, 2):
+        for change in ({}, {"metadata": None}, {"renormalize": False}):
+            given = _call(index, **change)
+            numbers = {} if given["metadata"] is not None else {"offset": 0, "count": 0, "tile": 0}
+            host.route(**given)
+            _check_launch(machine.launched[-1], given, numbers, f"device {index}")
+            _must(machine.current == 0, "the current device has changed")
+    _must([b[0] for b in machine.built] == [2, 2, 2, 0, 0, 0], f"compiled on {[b[0] for b in machine.built]}")
+    arches = ["sm_103a"] * 3 + ["sm_90a"] * 3
+    _must([built[3] for built in machine.built] == arches, "compiled for another architecture")
 
 
 def _prepare_leaves_nothing_to_compile_or_load(machine: Machine) -> None:
@@ -258,9 +261,13 @@ def _a_variant_is_compiled_once(machine: Machine) -> None:
     _must(len(machine.built) == 1, f"eight threads compile {len(machine.built)} times")
     _must(host.compiled_routing(True, False) is routings[0], "compiled anew")
     _must(host.compiled_routing(False, False) is not routings[0], "two variants are one")
-    machine.current = 1
+    in_threads(4, lambda: host.compile_routing(True, False))
+    _must(
+        machine.backend == "cute" or machine.most_at_once == 1, "the compiler is run by two threads at once"
+    )
+    machine.current = 2
     _must(host.compiled_routing(True, False) is not routings[0], "two devices share a routine")
-    given = _call(1)
+    given = _call(2)
     host.compiled_routing(True, False)(
         *(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE
     )
@@ -292,7 +299,7 @@ def _compile_routing_compiles_anew_with_its_options(machine: Machine) -> None:
     given = _call()
     first(*(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE)
     _check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compile_routing")
-    machine.current = 1
+    machine.current = 2
     host.compile_routing(True, True)
     _must(machine.built[-1][3] == "sm_103a", "not for the current device")
 
@@ -331,6 +338,8 @@ def _without_a_device_it_compiles_for_sm_90a(machine: Machine) -> None:
         host.prepare(False)
         _must(host.compiled_routing(True, False) is host.compiled_routing(True, False), "compiled anew")
         host.compile_routing(True, True)
+        variants = [(False, False), (True, False), (True, True)]
+        _must([tuple(b[1:3]) for b in machine.built] == variants, f"compiled {machine.built}")
         _must([b[3] for b in machine.built] == ["sm_90a"] * 3, "not for sm_90a")
         _must(not machine.launched and not machine.loaded, "loaded without a device")
 

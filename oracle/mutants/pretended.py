@@ -1,4 +1,4 @@
-"""A pretended machine of two CUDA devices, and tensors that are nothing but what the contract reads of them.
+"""A pretended machine of three CUDA devices; tensors that are only what the contract reads of them.
 
 Compiled kernels are replaced by recorders. For a process of its own: what is patched stays patched.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 STREAM: Final = 7000
 _FUNCTION: Final = 1234
-_ARCHES: Final = ((9, 0), (10, 3))
+_ARCHES: Final = ((9, 0), (10, 0), (10, 3))
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ class Machine:
         The device, the variant and the arguments by name of every launch.
     loaded, scratch
         Functions that were loaded, and what was allocated on the device.
+    compiling, most_at_once
+        Compilations going on, and the most there were.
     """
 
     backend: str
-    devices: int = 2
+    devices: int = 3
     current: int = 0
     capturing: bool | None = False
     load_status: int = 0
@@ -63,7 +65,8 @@ class Machine:
     launched: list[dict[str, Any]] = field(default_factory=list)
     loaded: list[int] = field(default_factory=list)
     scratch: list[str] = field(default_factory=list)
-    fresh: int = 0
+    compiling: int = 0
+    most_at_once: int = 0
 
     def host(self) -> Any:
         """Import the backend's host anew, on this machine."""
@@ -144,7 +147,10 @@ class Machine:
         return compiled
 
     def _build_triton(self, metadata: bool, renormalize: bool, arch: str, options: str = "") -> Any:
+        self.compiling += 1
+        self.most_at_once = max(self.most_at_once, self.compiling)
         time.sleep(0.01)
+        self.compiling -= 1
         self.built.append((self.current, metadata, renormalize, arch, options))
 
         def run(*arguments: Any) -> None:

@@ -37,8 +37,8 @@ class Trial:
 def trials() -> tuple[Trial, ...]:
     """Return the batches in order: every variant first, then more of b, tiles and problems."""
     return (
-        _trial(5, True, _TILES, 5, 0),
-        _trial(8, False, _TILES, 3, 100),
+        _trial(5, True, _TILES, 3, 0),
+        _trial(8, False, _TILES, 2, 100),
         _trial(3, True, (), 6, 200),
         _trial(1, False, (), 4, 300),
         _trial(8, True, _TILES, 10, 400),

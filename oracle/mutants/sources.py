@@ -115,14 +115,16 @@ def _edits(place: Place, numeric: frozenset[str]) -> Iterator[Edit]:
 
 
 def _difference(original: str, text: str) -> tuple[str, str]:
+    """Return the lines that differ; of a statement that moved, all that it passed."""
     old, new = original.splitlines(), text.splitlines()
-    before: list[str] = []
-    after: list[str] = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            before += old[i:j]
-            after += new[k:m]
-    return "\n".join(line.strip() for line in before), "\n".join(line.strip() for line in after)
+    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    changed = [code[1:] for code in codes if code[0] != "equal"]
+    before = [line.strip() for i, j, _, _ in changed for line in old[i:j]]
+    after = [line.strip() for _, _, k, m in changed for line in new[k:m]]
+    if before == after:
+        (i, _, k, _), (_, j, _, m) = changed[0], changed[-1]
+        before, after = [line.strip() for line in old[i:j]], [line.strip() for line in new[k:m]]
+    return "\n".join(before), "\n".join(after)
 
 
 def _numeric(tree: ast.Module) -> frozenset[str]:

@@ -104,22 +104,26 @@ def _to_read(node: ast.AST) -> bool:
 
 
 def apply(tree: ast.Module, edit: Edit) -> ast.Module:
-    """Return a copy of ``tree`` with the edit made; a body that becomes empty gets a ``pass``."""
-    changed = copy.deepcopy(tree)
+    """Return ``tree`` with the edit made, in new nodes along its path; an empty body gets a ``pass``."""
+    changed: ast.Module = copy.copy(tree)
     holder: Any = changed
     for field, index in edit.path[:-1]:
-        holder = getattr(holder, field)
-        holder = holder if index is None else holder[index]
+        if index is None:
+            child = copy.copy(getattr(holder, field))
+            setattr(holder, field, child)
+        else:
+            items = list(getattr(holder, field))
+            child = items[index] = copy.copy(items[index])
+            setattr(holder, field, items)
+        holder = child
     field, index = edit.path[-1]
-    new = [copy.deepcopy(node) for node in edit.replacement]
     if index is None:
-        setattr(holder, field, new[0])
-    else:
-        items = getattr(holder, field)
-        items[index : index + edit.span] = new
-        if not items and field == "body":
-            items.append(ast.Pass())
-    return ast.fix_missing_locations(changed)
+        setattr(holder, field, edit.replacement[0])
+        return changed
+    items = list(getattr(holder, field))
+    items[index : index + edit.span] = edit.replacement
+    setattr(holder, field, items if items or field != "body" else [ast.Pass()])
+    return changed
 
 
 def clauses(text: str) -> list[str]:

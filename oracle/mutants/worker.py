@@ -17,7 +17,7 @@ from oracle.mutants.device import Code
 from oracle.mutants.sources import CONTRACT, Mutant
 from oracle.mutants.verdict import CAUGHT, REJECTED, SURVIVED, Verdict
 
-_CPU_SECONDS: Final = 60
+_CPU_SECONDS: Final = 40
 _FULL_CPU_SECONDS: Final = 1800
 _WALL_FACTOR: Final = 10
 """A machine that is busy with other things gets that much longer than the processor time."""
@@ -163,6 +163,7 @@ def _place(task: Task, folder: Path) -> None:
         if name.split(".")[0] in ("impl_cute", "impl_triton"):
             del sys.modules[name]
     device.forget()
+    device.limit()
     if task.group == CONTRACT and task.mutant is not None:
         _replace("spec.contract", changed / "spec" / "contract.py")
 
