@@ -93,6 +93,7 @@ class Emitter:
         self.uses: Counter[tuple[int, str]] = Counter()
         self._written: set[int] = set()
         self._temporaries = 0
+        self._held = -1, ""
 
     # Reading operands.
 
@@ -196,6 +197,10 @@ class Emitter:
         if size != wanted:
             raise self.fail(f"register {operand.name} is .{operand.type}, the result is {code}")
         guard = self.guard()
+        if guard is not None and self.instruction and self._guards(self.instruction, operand):
+            # Under `@p`, `p|q` writes both where p held before.
+            guard = self.temporary(guard)
+            self._held = self.index, guard
         if guard is not None and lanes:
             expression = f"{lanes}.merge({self.register(operand, code)}, {expression})"
         elif guard is not None:
@@ -205,6 +210,10 @@ class Emitter:
         self._views[operand.index] = {code: name}
         self._written.add(operand.index)
         self.uses[operand.index, code] += 1
+
+    @staticmethod
+    def _guards(instruction: Instruction, register: Register) -> bool:
+        return instruction.guard is not None and instruction.guard.register.index == register.index
 
     def extended(self, operand: Operand, code: str, expression: str, lanes: str = "") -> None:
         """Like `target`, but for a wider register the value is sign- or zero-extended, as ld and cvt do."""
@@ -219,6 +228,8 @@ class Emitter:
         guard = self.instruction.guard
         if guard is None:
             return None
+        if self._held[0] == self.index:
+            return self._held[1]
         name = self.source(guard.register, "?")
         if self.immediate(guard.register) is not None:
             name = self.filled(name)
