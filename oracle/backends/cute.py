@@ -53,22 +53,28 @@ def _simulate(batch: Batch, outputs: Outputs) -> None:
     program = ptxsim.parse(compiled.ptx, compiled.entry)
     problems = len(batch)
     memory = ptxsim.Memory(launches=problems)
+    # Ids and weights lie where the contract just allows it, so that relying on more shows.
     strides = batch.row_stride * _WORD_BYTES
+    logits = memory.add_rows("logits", batch.logits, strides, dependent=True)
+    bias = memory.add("bias", batch.bias, writable=False)
+    ids = memory.add("ids", outputs.ids, writable=True, address_offset=_WORD_BYTES)
+    weights = memory.add("weights", outputs.weights, writable=True, address_offset=_WORD_BYTES)
     nothing = np.zeros(problems, np.int32)
     values: dict[str, Any] = {
-        "logits": memory.add_rows("logits", batch.logits, strides, dependent=True).address,
+        "logits": logits.address,
         "row_stride": batch.row_stride,
         "tokens": np.full(problems, batch.tokens, np.int32),
-        "bias": memory.add("bias", batch.bias, writable=False).address,
-        "ids": memory.add("ids", outputs.ids, writable=True).address,
-        "weights": memory.add("weights", outputs.weights, writable=True).address,
+        "bias": bias.address,
+        "ids": ids.address,
+        "weights": weights.address,
         "scale": batch.scale,
         "offset": nothing,
         "count": nothing,
         "tile": nothing,
     }
     if batch.ranges is not None and outputs.metadata is not None:
-        values["metadata"] = memory.add("metadata", outputs.metadata, writable=True).address
+        metadata = memory.add("metadata", outputs.metadata, writable=True)
+        values["metadata"] = metadata.address
         values |= {"offset": batch.ranges.offset, "count": batch.ranges.count, "tile": batch.ranges.tile}
     ptxsim.launch(
         program, memory, parameters(values), block=compiled.threads, dynamic_shared=compiled.dynamic_shared
