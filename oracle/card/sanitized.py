@@ -60,20 +60,19 @@ _BODIES: Final = {
   st.global.u32 [%rd1], %r1;
   ret;
 }""",
-    # Half of a warp comes to the barrier; the other half has ended.
+    # Half of a warp is not in the mask of the warp barrier that all of it comes to.
     "barrier": """
 .visible .entry fault(.param .u64 out) {
-  .reg .b32 %r<2>;
+  .reg .b32 %r<4>;
   .reg .b64 %rd<2>;
   .reg .pred %p<2>;
   ld.param.u64 %rd1, [out];
   mov.u32 %r1, %tid.x;
-  setp.lt.u32 %p1, %r1, 48;
-  @%p1 bra meet;
-  ret;
-meet:
-  bar.sync 0;
-  st.global.u32 [%rd1], %r1;
+  and.b32 %r2, %r1, 31;
+  setp.lt.u32 %p1, %r2, 16;
+  vote.sync.ballot.b32 %r3, %p1, 0xffffffff;
+  bar.warp.sync %r3;
+  st.global.u32 [%rd1], %r3;
   ret;
 }""",
 }

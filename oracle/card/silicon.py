@@ -122,10 +122,12 @@ _LENGTH: Final = 60
 def program_forms() -> list[str]:
     """Return the forms that random programs are made of: plain values, no contraction, no special operands.
 
-    PTX leaves the bits open of a NaN that `neg.f32` or `abs.f32` turns, and ptxas folds both into others.
+    PTX leaves the bits open of a NaN that `neg.f32` or `abs.f32` turns, and ptxas folds both into others. It
+    takes integer `abs` and 16-bit `neg` not to overflow: what follows them sees 32768 where the ISA has -32768.
     """
     left_out = re.compile(
         r"pack|f64|bf16|lop3|cvta|mov\.|ld\.|^(add|sub|mul)\.f32$|^(div|rem)\.[us]|^(neg|abs)\.f32"
+        r"|^abs\.s|^neg\.s16"
     )
     return [
         name
@@ -151,6 +153,10 @@ def program(seed: int) -> Snippet:
         signature = table()[name].signature
         target, given = value_types(name, len(signature) - 1)
         sources = [pick(register_kind(kind)) for kind, _ in given]
+        if re.match(r"(min|max|copysign)\.", name) and target == "f32":
+            sources = random.sample(pool["f32"], 2)  # of one value ptxas makes the value, NaN bits and all
+        if name.startswith("rcp."):
+            del heads[group(name)]  # the reciprocal of a reciprocal is the value, says ptxas
         d = pick(register_kind(target))
         if signature[0] == "q" and random.random() < 0.3:
             other = random.choice([p for p in pool["pred"] if p != d])
