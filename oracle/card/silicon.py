@@ -123,7 +123,7 @@ def program_forms() -> list[str]:
     """Return the forms that random programs are made of: plain values, no contraction, no special operands.
 
     PTX leaves the bits open of a NaN that `neg.f32` or `abs.f32` turns, and ptxas folds both into others. It
-    takes integer `abs` and 16-bit `neg` not to overflow: what follows them sees 32768 where the ISA has -32768.
+    takes integer `abs` and 16-bit `neg` not to overflow: what follows sees 32768 where the ISA has -32768.
     """
     left_out = re.compile(
         r"pack|f64|bf16|lop3|cvta|mov\.|ld\.|^(add|sub|mul)\.f32$|^(div|rem)\.[us]|^(neg|abs)\.f32"
