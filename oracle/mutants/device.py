@@ -46,26 +46,24 @@ def judge(backend: str, module: str, unchanged: Code | None) -> Verdict:
         noticed = compilers.noticed(backend)
         if noticed is not None:
             return Verdict(CAUGHT, "compiler", noticed)
+    made: dict[tuple[bool, bool], Compiled] = {}
     same = set()
-    judged = set()
     for trial in trials():
-        if trial.variant in same:
-            continue
-        if trial.variant not in judged:
-            judged.add(trial.variant)
+        if trial.variant not in made:
             try:
-                compiled = artifacts.artifact(backend, *trial.variant)
+                compiled = made[trial.variant] = artifacts.artifact(backend, *trial.variant)
             except CannotRunError as error:
                 return Verdict(REJECTED if makes_code else CAUGHT, "compiler", str(error))
-            fault = code.fault(backend, compiled)
-            if fault is not None:
-                return Verdict(CAUGHT, "code", fault)
             if unchanged is not None and code.instructions(compiled.ptx) == unchanged[trial.variant]:
                 same.add(trial.variant)
-                continue
-        verdict = _run(backend, trial)
-        if verdict is not None:
-            return verdict
+        if trial.variant not in same:
+            verdict = _run(backend, trial)
+            if verdict is not None:
+                return verdict
+    for compiled in made.values():
+        fault = code.fault(backend, compiled)
+        if fault is not None:
+            return Verdict(CAUGHT, "code", fault)
     noticed = compilers.launch_noticed(backend)
     if noticed is not None:
         return Verdict(CAUGHT, "launch", noticed)
