@@ -64,10 +64,11 @@ def route(
     device = logits.device.index
     if device == _current_device():
         routing = compiled_routing(metadata is not None, call.renormalize)
-    else:
-        with torch.cuda.device(device):
-            routing = compiled_routing(metadata is not None, call.renormalize)
-    routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+        return
+    with torch.cuda.device(device):
+        routing = compiled_routing(metadata is not None, call.renormalize)
+        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
 
 
 def prepare(renormalize: bool = True) -> None:
