@@ -5,6 +5,9 @@ tensors, compute capability 9.0 or newer) or ``spec`` (CPU tensors, the NumPy sp
 with such a device gets ``cute`` where it imports, else ``triton``; every other machine gets ``spec``. A value
 that is unknown or cannot work here is an ImportError; what was asked for is never replaced by something else.
 
+`MUSESPARK_ROUTING_RECORD` names a folder where `route` also records its calls (`oracle.traffic.record`). Unset,
+`route` is the backend's own function.
+
 The contract of every function is that of `spec.contract`; the clauses stand in docs/specification.md.
 """
 
@@ -12,7 +15,7 @@ import ctypes
 import importlib
 import os
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from spec.layout import (
     META_CTA_BATCH,
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 VARIABLE: Final = "MUSESPARK_ROUTING_BACKEND"
+RECORD: Final = "MUSESPARK_ROUTING_RECORD"
 MODULES: Final = {"cute": "impl_cute.host", "triton": "impl_triton.host", "spec": "spec.host"}
 MINIMUM_CAPABILITY: Final = (9, 0)
 
@@ -115,8 +119,16 @@ def _choose() -> tuple[str, ModuleType]:
     return asked, _load(asked)
 
 
+def _recorded(name: str, route: Any) -> Any:
+    """Return a `route` that also records; loaded by name, since nothing else here may reach so far."""
+    try:
+        return importlib.import_module("oracle.traffic.record").recorded(route, name)
+    except (ImportError, OSError, ValueError) as error:
+        raise ImportError(f"{RECORD}={os.environ[RECORD]} cannot work here: {error}") from error
+
+
 backend, _host = _choose()
-route = _host.route
+route = _recorded(backend, _host.route) if os.environ.get(RECORD) else _host.route
 prepare = _host.prepare
 compile_routing = _host.compile_routing
 compiled_routing = _host.compiled_routing
