@@ -14,7 +14,7 @@ import numpy.typing as npt
 from oracle import artifacts, backends, cases, replay
 from oracle.compare import PERMITTED, WORD_BITS, agreement, compare, expect, explain, words
 from oracle.errors import CannotRunError
-from oracle.outcome import ChunkResult, Finding, Result, Tally
+from oracle.outcome import ChunkResult, Finding, Judged, Result, Tally
 from oracle.plan import Chunk, Plan, Target
 from oracle.problem import I64, Batch, Outputs
 from oracle.ptxsim import SimulationError
@@ -121,10 +121,18 @@ def _compile(variant: _Variant) -> None:
 
 def execute(chunk: Chunk) -> ChunkResult:
     """Put one chunk to all of its targets and judge the answers."""
-    batch = chunk.make()
+    return ChunkResult(chunk=chunk, **vars(judge(chunk.make(), chunk.targets)))
+
+
+def judge(batch: Batch, targets: tuple[Target, ...]) -> Judged:
+    """Put one batch to all targets and judge the answers."""
     expected = expect(batch)
-    answers = {target: answer(target, batch, expected) for target in chunk.targets}
-    result = ChunkResult(chunk)
+    return judge_answers(batch, expected, {target: answer(target, batch, expected) for target in targets})
+
+
+def judge_answers(batch: Batch, expected: Outputs, answers: dict[Target, Answer]) -> Judged:
+    """Judge what targets made of a batch."""
+    result = Judged()
     rights: dict[Target, Outputs] = {}
     wrong: dict[Target, I64] = {}
     for target, given in answers.items():
@@ -138,6 +146,8 @@ def execute(chunk: Chunk) -> ChunkResult:
         mismatches = int(differing.sum()) + len(given.failures)
         result.tallies[target] = Tally(launches, compared, mismatches, given.seconds)
         result.left += len(given.left)
+        result.wrong[target] = differing.copy()
+        result.wrong[target][[*given.failures]] = 1
     for target in answers:
         result.findings += _findings(target, batch, expected, rights[target], answers, wrong)
     return result
@@ -202,13 +212,14 @@ def _findings(
         where = np.array([problem])
         alone, right = batch.take(where), rights.take(where)
         failure = mine.failures.get(int(problem))
-        difference = None if failure is not None else explain(alone, right, mine.outputs.take(where))
+        actual = None if failure is not None else mine.outputs.take(where)
+        difference = None if actual is None else explain(alone, right, actual)
         others = tuple(
             _other(name, problem, other, wrong[name], mine)
             for name, other in answers.items()
             if name is not target and problem not in other.left
         )
-        finding = Finding(target, alone, expected.take(where), difference, failure, others)
+        finding = Finding(target, alone, expected.take(where), difference, failure, others, actual)
         if finding.kind not in seen:
             seen.add(finding.kind)
             yield finding

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from oracle.compare import Difference
 from oracle.plan import Chunk, Target
-from oracle.problem import Batch, Outputs
+from oracle.problem import I64, Batch, Outputs
 
 
 @dataclass
@@ -51,6 +51,8 @@ class Finding:
         What the simulator said, else None.
     others
         A sentence on every other target of the run.
+    actual
+        What the target wrote, for a picture of it; None where that was not kept.
     """
 
     target: Target
@@ -59,6 +61,7 @@ class Finding:
     difference: Difference | None
     failure: str | None = None
     others: tuple[str, ...] = ()
+    actual: Outputs | None = None
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -69,13 +72,24 @@ class Finding:
 
 
 @dataclass
-class ChunkResult:
-    """A chunk's numbers and findings; ``left`` launches were not run after simulator errors."""
+class Judged:
+    """A batch's numbers and findings; ``left`` launches were not run after simulator errors.
 
-    chunk: Chunk
+    wrong
+        Of every problem the output words that differ, 1 where the simulator stopped the launch.
+    """
+
     tallies: dict[Target, Tally] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     left: int = 0
+    wrong: dict[Target, I64] = field(default_factory=dict)
+
+
+@dataclass
+class ChunkResult(Judged):
+    """A chunk's numbers and findings."""
+
+    chunk: Chunk = field(kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,12 @@ class Reporter:
         """Print one wrong problem and the line that replays it."""
         self._kinds.add((finding.target.backend, *finding.kind))
         self._shown += 1
+        self.say(f"{failure(finding)}\n  again: python -m oracle replay {path}\n")
+
+    def say(self, text: str) -> None:
+        """Print text among the failures."""
         self._clear()
-        print(failure(finding), file=self._out)
-        print(f"  again: python -m oracle replay {path}\n", file=self._out, flush=True)
+        print(text, file=self._out, flush=True)
 
     def _clear(self) -> None:
         if self._open:
@@ -201,8 +204,8 @@ LEGEND: Final = (
 )
 
 
-def as_json(result: Result) -> str:
-    """Return the run as JSON: verdict, versions and the rows of the table."""
+def as_json(result: Result, **more: object) -> str:
+    """Return the run as JSON: verdict, versions, the rows of the table, and what else there is to say."""
     rows = [
         {
             "backend": target.backend,
@@ -215,7 +218,7 @@ def as_json(result: Result) -> str:
         }
         for (target, family), tally in result.tallies.items()
     ]
-    content = {"verdict": "pass" if result.passed else "fail", "versions": versions(), "rows": rows}
+    content = {"verdict": "pass" if result.passed else "fail", "versions": versions(), "rows": rows, **more}
     return json.dumps(content, indent=1) + "\n"
 
 

@@ -21,7 +21,7 @@ _LARGE_TILES: Final = (256, 255, 129, 100, 1, 2, 9)
 
 @dataclass(frozen=True)
 class Trial:
-    """One mixed batch, what is right for it, and the family of each problem."""
+    """One mixed batch, what is right for it, and the family that each problem (and its index) is of."""
 
     batch: Batch
     expected: Outputs
@@ -99,4 +99,5 @@ def _joined(parts: list[Batch]) -> Batch:
         renormalize=parts[0].renormalize,
         row_stride=np.concatenate([part.row_stride for part in parts]),
         ranges=ranges,
+        index=np.concatenate([part.index for part in parts if part.index is not None]),
     )
