@@ -1,4 +1,4 @@
-"""The command: `check`, `replay`, `backends`, and their exit codes.
+"""The command: `check`, `mutants`, `replay`, `backends`, and their exit codes.
 
 0: every bit as specified; 1: a mismatch; 2: bad arguments, or an unreadable replay file; 3: it could not run;
 130: interrupted.
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from oracle import backends, cases, check, replay, report
+from oracle import backends, cases, check, fast, replay, report, watch
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
 from oracle.files import write_whole
@@ -30,6 +30,8 @@ INTERRUPTED: Final = 130
 
 REPLAYS: Final = Path("replays")
 _KERNELS: Final = ("cute", "triton")
+_CHOSEN: Final = ("device", "batch", "tile", "range", "family", "cases", "seed")
+"""Options of check that --fast leaves no room for."""
 
 Value = TypeVar("Value")
 
@@ -97,7 +99,11 @@ def _parser() -> argparse.ArgumentParser:
         "worker processes, default one a core; 1 on cuda",
     )
     one.add_argument("--json", type=Path, metavar="FILE", help="write verdict, versions and table there")
-    one.set_defaults(command=_check)
+    one.add_argument(
+        "--fast", action="store_true", help="after an edit of a kernel: its own small choice, in seconds"
+    )
+    one.add_argument("--watch", action="store_true", help="--fast now and on every save, until Ctrl-C")
+    one.set_defaults(command=_check, chosen={name: one.get_default(name) for name in _CHOSEN})
 
     _mutants_parser(commands)
 
@@ -203,6 +209,8 @@ def _families(text: str) -> tuple[str, ...]:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.fast or options.watch:
+        return _fast(options)
     targets = tuple(Target(name, options.device or backends.get(name).devices[0]) for name in options.backend)
     plan = Plan(
         targets, options.family, options.batch, options.tile, options.range, options.cases, options.seed
@@ -210,8 +218,7 @@ def _check(options: argparse.Namespace) -> int:
     if not any(plan.chunks()):
         print("python -m oracle check: these options leave nothing to run", file=sys.stderr)
         return BAD_ARGUMENTS
-    if options.json is not None and not options.json.parent.is_dir():
-        print(f"python -m oracle check: --json: no folder {options.json.parent}", file=sys.stderr)
+    if not _can_write(options.json):
         return BAD_ARGUMENTS
     on_card = any(target.device == "cuda" for target in targets)
     jobs = options.jobs or (1 if on_card else len(os.sched_getaffinity(0)))
@@ -219,6 +226,42 @@ def _check(options: argparse.Namespace) -> int:
     print(report.table(result), report.LEGEND, report.verdict(result), sep="\n", flush=True)
     if options.json is not None:
         write_whole(options.json, report.as_json(result).encode())
+    return PASS if result.passed else MISMATCH
+
+
+def _can_write(path: Path | None) -> bool:
+    if path is None or path.parent.is_dir():
+        return True
+    print(f"python -m oracle check: --json: no folder {path.parent}", file=sys.stderr)
+    return False
+
+
+def _fast(options: argparse.Namespace) -> int:
+    mode = "--watch" if options.watch else "--fast"
+    given = [f"--{name}" for name, default in options.chosen.items() if getattr(options, name) != default]
+    given += ["--json"] if options.watch and options.json is not None else []
+    others = [name for name in options.backend if name not in _KERNELS]
+    if given or others:
+        text = (
+            f"is for {', '.join(_KERNELS)}, not {others[0]}"
+            if others
+            else f"makes its own choice: no {given[0]}"
+        )
+        print(f"python -m oracle check: {mode} {text}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    if not _can_write(options.json):
+        return BAD_ARGUMENTS
+    if options.watch:
+        try:
+            watch.watch(options.backend, () if options.jobs is None else ("--jobs", str(options.jobs)))
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    result = fast.run(
+        options.backend, options.jobs or len(os.sched_getaffinity(0)), report.Reporter(), REPLAYS
+    )
+    print(fast.verdict(result), flush=True)
+    if options.json is not None:
+        write_whole(options.json, fast.as_json(result).encode())
     return PASS if result.passed else MISMATCH
 
 
