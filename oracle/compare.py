@@ -52,6 +52,7 @@ PERMITTED: Final[dict[str, Permitted]] = {
     "spec": Permitted("the specification itself, by way of its one-problem functions"),
     "cute": Permitted("ours: exact, or untouched"),
     "triton": Permitted("ours: exact, or untouched"),
+    "unknown": Permitted("outputs in a file that does not say whose they are: exact, or untouched"),
     "torch": Permitted(
         "sigmoid and division are correctly rounded, sum and ties come in any order, there is no metadata: "
         "equal only where scores are 0, 1/2 and 1, sums are powers of two and keys are distinct",

@@ -3,8 +3,9 @@
 Neighbours: `oracle.cases` makes batches, `oracle.backends` answers them, `oracle.compare` judges the answers.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,32 @@ class Batch:
     def tokens(self) -> int:
         """b, the tokens of every problem here."""
         return int(self.logits.shape[1])
+
+    @staticmethod
+    def joined(parts: Sequence["Batch"]) -> "Batch":
+        """Put batches of one family, b, variant and seed together, in order."""
+
+        def together(pick: Callable[[Any], Any]) -> Any:
+            return np.concatenate([pick(part) for part in parts])
+
+        first = parts[0]
+        return Batch(
+            family=first.family,
+            logits=together(lambda part: part.logits),
+            bias=together(lambda part: part.bias),
+            scale=together(lambda part: part.scale),
+            renormalize=first.renormalize,
+            row_stride=together(lambda part: part.row_stride),
+            ranges=None
+            if first.ranges is None
+            else Ranges(
+                together(lambda part: part.ranges.offset),
+                together(lambda part: part.ranges.count),
+                together(lambda part: part.ranges.tile),
+            ),
+            seed=first.seed,
+            index=None if first.index is None else together(lambda part: part.index),
+        )
 
     def take(self, index: npt.NDArray[np.intp] | slice) -> "Batch":
         """Return the problems at ``index``, in that order."""

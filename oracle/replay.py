@@ -65,6 +65,15 @@ def _name(finding: Finding) -> str:
     return re.sub(r"[^A-Za-z0-9+-]", "", "-".join(parts))
 
 
+def is_saved(path: Path) -> bool:
+    """Whether the file is an archive that `save` made, as far as the names in it tell."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "format.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def load(path: Path) -> tuple[Target, Batch, Outputs]:
     """Read a replay file: the target, the batch of one problem, the right outputs.
 

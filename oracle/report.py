@@ -86,13 +86,13 @@ class Reporter:
 
     def wants(self, finding: Finding) -> bool:
         """Whether the finding is of a new kind, and there is still room to show it."""
-        return self._shown < _SHOWN and (finding.target.backend, *finding.kind) not in self._kinds
+        return self._shown < _SHOWN and (str(finding.target), *finding.kind) not in self._kinds
 
-    def finding(self, finding: Finding, path: Path) -> None:
-        """Print one wrong problem and the line that replays it."""
-        self._kinds.add((finding.target.backend, *finding.kind))
+    def finding(self, finding: Finding, again: Path | str) -> None:
+        """Print one wrong problem and the line that replays it: ``replay`` and then ``again``."""
+        self._kinds.add((str(finding.target), *finding.kind))
         self._shown += 1
-        self.say(f"{failure(finding)}\n  again: python -m oracle replay {path}\n")
+        self.say(f"{failure(finding)}\n  again: python -m oracle replay {again}\n")
 
     def say(self, text: str) -> None:
         """Print text among the failures."""
@@ -165,7 +165,11 @@ def table(result: Result) -> str:
         (target.backend, target.device, family, *_numbers(tally))
         for (target, family), tally in result.tallies.items()
     ]
-    body.append(("all", "", "", *_numbers(result.total)))
+    timed = Tally()
+    for tally in result.tallies.values():
+        if tally.seconds:
+            timed.add(tally)
+    body.append(("all", "", "", *_numbers(result.total)[:3], f"{timed.rate:,.0f}"))
     widths = [max(len(row[column]) for row in (head, *body)) for column in range(len(head))]
 
     def line(row: tuple[str, ...]) -> str:
@@ -180,7 +184,8 @@ def table(result: Result) -> str:
 
 
 def _numbers(tally: Tally) -> tuple[str, ...]:
-    return f"{tally.launches:,}", f"{tally.bits:,}", f"{tally.mismatches:,}", f"{tally.rate:,.0f}"
+    rate = f"{tally.rate:,.0f}" if tally.seconds else ""
+    return f"{tally.launches:,}", f"{tally.bits:,}", f"{tally.mismatches:,}", rate
 
 
 def verdict(result: Result) -> str:

@@ -1,7 +1,7 @@
 """Real traffic: calls of `route` recorded in a folder, and run again against the specification.
 
-`oracle.traffic.record` writes, `files` reads what anyone sent, `calls` makes batches of it, `run` judges them.
-`PARTS` names the arrays of a file; the door loads `record` alone, and only where it is asked to.
+`record` writes; `files` reads what anyone sent, `reader` makes calls of it, `run` puts them to the backends.
+The door loads `record` alone, and only where it is asked to.
 """
 
 from typing import Final
