@@ -1,4 +1,4 @@
-"""The command: `check`, `mutants`, `replay`, `backends`, and their exit codes.
+"""The command: `check`, `mutants`, `bench`, `replay`, `backends`, and their exit codes.
 
 0: every bit as specified; 1: a mismatch; 2: bad arguments, or an unreadable replay file; 3: it could not run;
 130: interrupted.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from oracle import backends, cases, check, fast, replay, report, watch
+from oracle.bench import command as bench
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
 from oracle.files import write_whole
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m oracle", description="Compare routing kernels with the specification, bit for bit."
     )
-    commands = parser.add_subparsers(required=True, metavar="check|mutants|replay|backends")
+    commands = parser.add_subparsers(required=True, metavar="check|mutants|bench|replay|backends")
 
     one = commands.add_parser("check", help="run the case families and compare every output bit")
 
@@ -106,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=_check, chosen={name: one.get_default(name) for name in _CHOSEN})
 
     _mutants_parser(commands)
+    bench.add_parser(commands)
 
     two = commands.add_parser("replay", help="run a failing input again")
     two.add_argument("file", type=Path, help="a file that check saved")

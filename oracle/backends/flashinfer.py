@@ -19,7 +19,7 @@ from oracle.problem import POISON_WORD, Batch, Outputs, Ranges
 Array = npt.NDArray[Any]
 
 _POISON_HALF: Final = POISON_WORD & 0xFFFF
-_INPUTS: Final = ("ids", "logits", "bias")
+INPUTS: Final = ("ids", "logits", "bias")
 _FIELDS: Final = tuple(
     (field, following.offset - field.offset)
     for field, following in zip(spec.FIELDS, spec.FIELDS[1:], strict=False)
@@ -103,7 +103,7 @@ def assemble(buffers: dict[str, Array], metadata: npt.NDArray[np.int32]) -> None
 
 
 @dataclass(frozen=True)
-class _Addresses:
+class Addresses:
     """Where each launch finds each buffer: uint64 ``[L]`` by name."""
 
     of: dict[str, npt.NDArray[np.uint64]]
@@ -130,9 +130,9 @@ def _simulate(batch: Batch, buffers: dict[str, Array]) -> None:
     memory = ptxsim.Memory(launches=len(batch))
     placed = {}
     for name, array in buffers.items():
-        given = name in _INPUTS
+        given = name in INPUTS
         placed[name] = memory.add(name, array, writable=not given, dependent=given and name != "bias").address
-    parameters = kernel.pack(_Addresses(placed).calls(batch))
+    parameters = kernel.pack(Addresses(placed).calls(batch))
     ptxsim.launch(program, memory, [parameters], block=THREADS, dynamic_shared=dynamic_shared(batch.tokens))
 
 
@@ -151,9 +151,9 @@ def _launch(batch: Batch, buffers: dict[str, Array]) -> None:
         tensors[name] = torch.from_numpy(array).cuda()
         step = np.uint64(array[0].nbytes)
         placed[name] = np.uint64(tensors[name].data_ptr()) + np.arange(len(array), dtype=np.uint64) * step
-    driver().launch(_Addresses(placed).calls(batch), torch.cuda.current_stream().cuda_stream)
+    driver().launch(Addresses(placed).calls(batch), torch.cuda.current_stream().cuda_stream)
     for name, array in buffers.items():
-        if name not in _INPUTS:
+        if name not in INPUTS:
             array[...] = tensors[name].cpu().numpy()
 
 

@@ -1,0 +1,99 @@
+"""The kernels' time per launch: every point checked, then measured twice, in one process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oracle.bench import figures, timing
+from oracle.bench.figures import Figure
+from oracle.bench.points import OURS, Point, points
+from oracle.bench.subjects import Subject, subject, unavailable
+
+_WARM_SECONDS: Final = 0.5
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Kernels:
+    """What was found.
+
+    figures
+        Microseconds per launch.
+    differing
+        Output words, after a replayed graph, that are not as they must be; None where nothing says how.
+    left_out
+        Why a kernel was not run.
+    """
+
+    figures: dict[Point, Figure] = field(default_factory=dict)
+    differing: dict[Point, int | None] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def wrong(self) -> dict[Point, int]:
+        """Points of our own kernels, and their differing words where there are any."""
+        return {point: n for point, n in self.differing.items() if n and point.kernel in OURS}
+
+    def microseconds(self, point: Point) -> float | None:
+        """Return the figure of a point; None where it was refused or not measured."""
+        found = self.figures.get(point)
+        return found.value if found else None
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of JSON values for each point."""
+        rows = []
+        for point, found in self.figures.items():
+            row = {"kernel": point.kernel, "inputs": point.inputs, "tile": point.tile, "b": point.batch}
+            launches = 2 * found.tries * timing.REPLAYS * timing.LAUNCHES
+            rows.append(row | found.record() | {"launches": launches, "differing": self.differing[point]})
+        return rows
+
+
+def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) -> Kernels:
+    """Measure ``wanted``, all points unless given; ``tell`` gets a line for each figure as it is settled.
+
+    ``clock`` is a `timing.Clock`, or something like it.
+    """
+    found = Kernels()
+    chosen = points() if wanted is None else wanted
+    for kernel in dict.fromkeys(point.kernel for point in chosen):
+        reason = unavailable(kernel)
+        if reason is not None:
+            found.left_out[kernel] = reason
+            tell(f"{kernel}: not measured: {reason}")
+    clock = clock or timing.Clock()
+    graphs: dict[Point, Any] = {}
+    for point in chosen:
+        if point.kernel not in found.left_out:
+            made = subject(point)
+            graphs[point] = clock.capture(made.enqueue)
+            found.differing[point] = check(made, clock, graphs[point])
+            if found.differing[point]:
+                tell(f"{point}: {found.differing[point]} output words are not as they must be")
+    if not graphs:
+        return found
+    tell(f"{len(graphs)} points captured and checked; measuring each twice")
+    clock.busy(next(reversed(graphs.values())), _WARM_SECONDS)
+
+    def settled(point: Point, figure: Figure) -> None:
+        found.figures[point] = figure
+        tell(f"{point!s:34} {line(figure)}")
+
+    figures.twice(list(graphs), lambda point: clock.sample(graphs[point]), "us", settled)
+    return found
+
+
+def check(made: Subject, clock: Any, graph: Any) -> int | None:
+    """Run the graph over poisoned outputs: return the words that differ from what must be there."""
+    made.poison()
+    clock.synchronize()
+    clock.replay(graph)
+    return made.differing()
+
+
+def line(figure: Figure) -> str:
+    """Return a figure in one line, or why there is none."""
+    if figure.refused:
+        return figure.refused
+    return f"{figure.median:9.4g} {figure.unit}, two measurements {figure.spread:.1%} apart"
