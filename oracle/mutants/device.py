@@ -46,6 +46,9 @@ def judge(backend: str, module: str, unchanged: Code | None) -> Verdict:
         noticed = compilers.noticed(backend)
         if noticed is not None:
             return Verdict(CAUGHT, "compiler", noticed)
+        noticed = compilers.launch_noticed(backend)
+        if noticed is not None:
+            return Verdict(CAUGHT, "launch", noticed)
     made: dict[tuple[bool, bool], Compiled] = {}
     same = set()
     for trial in trials():
@@ -64,7 +67,7 @@ def judge(backend: str, module: str, unchanged: Code | None) -> Verdict:
         fault = code.fault(backend, compiled)
         if fault is not None:
             return Verdict(CAUGHT, "code", fault)
-    noticed = compilers.launch_noticed(backend)
+    noticed = compilers.launch_noticed(backend) if makes_code else None
     if noticed is not None:
         return Verdict(CAUGHT, "launch", noticed)
     if makes_code and len(same) == len(VARIANTS):

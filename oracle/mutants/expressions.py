@@ -55,6 +55,7 @@ _FREE_KEYWORDS: Final = (
 )
 """Keywords that change how fast or how safe something is made, not what it does."""
 
+_ALLOCATES: Final = "alloc_smem"
 _TABLE: Final = 8
 """A tuple of more elements is a table."""
 
@@ -144,8 +145,9 @@ def _constant(place: Place, numeric: frozenset[str]) -> Found:
     if isinstance(value, bool):
         yield "flag", ast.Constant(not value)
     elif isinstance(value, int) and not _in_table(place):
-        yield "constant", ast.Constant(_next(value))
-        if _is_bound(place) and value:
+        if not _is_room(place):
+            yield "constant", ast.Constant(_next(value))
+        if (_is_bound(place) or _is_room(place)) and value:
             yield "constant", ast.Constant(value - 1)
     elif isinstance(value, float):
         yield "constant", ast.Constant(value + 2.0**-23 if value else 1.0)
@@ -161,6 +163,11 @@ def _next(value: int) -> int:
 def _is_bound(place: Place) -> bool:
     """Whether the place limits something: a comparison, a range or a slice."""
     return isinstance(place.parent, ast.Compare | ast.Slice) or tail(place.parent).endswith("range")
+
+
+def _is_room(place: Place) -> bool:
+    """Whether the place sizes memory: more of it changes nothing."""
+    return any(tail(parent) == _ALLOCATES for parent in place.parents if isinstance(parent, ast.Call))
 
 
 def _in_table(place: Place) -> bool:
@@ -190,8 +197,9 @@ def _name(place: Place, numeric: frozenset[str]) -> Found:
         return
     name = tail(node)
     if name in numeric and not place.raised:
-        yield "constant", shifted(node, 1)
-        if _is_bound(place):
+        if not _is_room(place):
+            yield "constant", shifted(node, 1)
+        if _is_bound(place) or _is_room(place):
             yield "constant", shifted(node, -1)
     if name in _FIELDS:
         yield "field", _renamed(node, _FIELDS[(_FIELDS.index(name) + 1) % len(_FIELDS)])
@@ -226,7 +234,11 @@ def _call(place: Place, numeric: frozenset[str]) -> Found:
 
 def _swapped(place: Place, name: str, args: list[ast.expr]) -> Iterator[list[ast.expr]]:
     """Yield the arguments with two neighbours exchanged: a choice's arms, a message's last two."""
-    if name in _SYMMETRIC or name.endswith("range") or any(isinstance(arg, ast.Starred) for arg in args):
+    if (
+        name in (*_SYMMETRIC, _ALLOCATES)
+        or name.endswith("range")
+        or any(isinstance(arg, ast.Starred) for arg in args)
+    ):
         return
     starts = range(len(args) - 1)
     if name in ("select_", "where") or (place.raised and len(args) > 1):

@@ -199,6 +199,8 @@ def _check_scratch(launch: Change) -> None:
             tuple(tensor.shape) == shape and str(tensor.dtype) == kind and tensor.is_contiguous(),
             f"scratch {name}",
         )
+    kinds = [type(launch[name]) for name in ("scale", "offset", "count", "tile")]
+    _must(kinds == [float, int, int, int], f"scratch numbers are {kinds}")
     with_metadata = launch["variant"][0]
     metadata: Any = tensors["metadata"]
     _must((metadata is not None) == with_metadata, "scratch metadata")

@@ -30,7 +30,10 @@ def _cute() -> str | None:
         if promised is not None:
             return promised
         made = compiler.compile_variant(metadata, True, "--gpu-arch sm_90a --enable-tvm-ffi")
-        found = _read_host_code(str(made.ir_module), metadata)
+        text = str(made.ir_module)
+        if "llvm.call @TVMFFIEnvGetStream" not in text:
+            return "the launch does not ask for the current stream"
+        found = _read_host_code(text, metadata)
         if found is not None:
             return found
     return None

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +15,7 @@ from oracle.mutants import expressions, statements
 from oracle.mutants.tree import Edit, Place, apply, clause_of, places
 
 CONTRACT: Final = "contract"
+_DIGITS: Final = 5
 FILES: Final = {
     "cute": ("impl_cute.kernel", "impl_cute.primitives", "impl_cute.compiler", "impl_cute.host"),
     "triton": ("impl_triton.kernel", "impl_triton.compiler", "impl_triton.host"),
@@ -27,7 +29,8 @@ class Mutant:
     """One changed module.
 
     id
-        ``module:function:rule:ordinal``; the ordinal counts the changes of that rule in that function.
+        ``module:function:rule:digest``; the digest is that of the lines that change, so an edit elsewhere
+        leaves it alone.
     group, module
         A key of `FILES`, and one of its modules.
     clause
@@ -100,12 +103,15 @@ def _of_module(group: str, module: str) -> Iterator[Mutant]:
             if text in seen:
                 continue
             seen.add(text)
-            name = f"{module}:{place.function}:{edit.rule}"
-            ordinals[name] = ordinals.get(name, 0) + 1
             before, after = _difference(original, text)
+            digest = hashlib.sha256(f"{before}\n{after}".encode()).hexdigest()[:_DIGITS]
+            name = f"{module}:{place.function}:{edit.rule}:{digest}"
+            ordinals[name] = ordinals.get(name, 0) + 1
+            if ordinals[name] > 1:
+                name += f".{ordinals[name]}"
             clause = clause_of(place, lines)
             line = getattr(place.node, "lineno", 1)
-            yield Mutant(f"{name}:{ordinals[name]}", group, module, clause, line, before, after, edit)
+            yield Mutant(name, group, module, clause, line, before, after, edit)
 
 
 def _edits(place: Place, numeric: frozenset[str]) -> Iterator[Edit]:

@@ -10,6 +10,9 @@ from oracle.mutants.tree import Edit, Place
 _ORDERING: Final = ("sync_threads", "sync_warp", "debug_barrier", "dependency_wait", "gdc_wait")
 """Calls whose place among the other statements is what they are for."""
 
+_HINT: Final = "settled"
+"""Says when a value is to be computed, not what it is."""
+
 
 def changes(place: Place, numeric: frozenset[str]) -> Iterator[Edit]:
     """Yield the edits of the statement at ``place``; ``numeric`` names the module's constants."""
@@ -22,7 +25,7 @@ def changes(place: Place, numeric: frozenset[str]) -> Iterator[Edit]:
     elif isinstance(node, ast.AugAssign):
         yield Edit("drop-statement", path, ())
         yield Edit("operator", path, (ast.AugAssign(node.target, OPERATORS[type(node.op)](), node.value),))
-    elif isinstance(node, ast.Assign) and _assigned_before(place):
+    elif isinstance(node, ast.Assign) and tail(node.value) != _HINT and _assigned_before(place):
         yield Edit("drop-statement", path, ())
     elif isinstance(node, ast.If):
         yield from _if(node, path)

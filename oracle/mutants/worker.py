@@ -17,7 +17,7 @@ from oracle.mutants.device import Code
 from oracle.mutants.sources import CONTRACT, Mutant
 from oracle.mutants.verdict import CAUGHT, REJECTED, SURVIVED, Verdict
 
-_CPU_SECONDS: Final = 40
+_CPU_SECONDS: Final = 25
 _FULL_CPU_SECONDS: Final = 1800
 _WALL_FACTOR: Final = 10
 """A machine that is busy with other things gets that much longer than the processor time."""

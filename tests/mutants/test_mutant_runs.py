@@ -83,7 +83,7 @@ def test_an_equivalent_that_is_caught_after_all_fails_the_run():
 def test_mutants_are_listed(capsys):
     assert cli.main(["mutants", "--list", "--only", "spec.contract:check_range:*"]) == 0
     listed = capsys.readouterr().out
-    assert "spec.contract:check_range:boundary:1" in listed
+    assert "spec.contract:check_range:boundary:" in listed
     assert "if offset < 0: -> if offset <= 0:" in listed
 
 
@@ -94,7 +94,7 @@ def test_mutants_are_listed(capsys):
         (["--backend", "torch"], "no kernel 'torch'"),
         (["--sample", "0"], "must be a number"),
         (
-            ["--only", "spec.contract:check_range:boundary:1", "--json", "/nowhere/x.json"],
+            ["--only", "spec.contract:check_range:boundary:*", "--json", "/nowhere/x.json"],
             "no folder /nowhere",
         ),
     ],
