@@ -1,0 +1,162 @@
+"""The instruction budget: how many SASS instructions each variant has, in a committed file.
+
+A change of a kernel that moves a count fails the tests until the file is written anew in the same commit:
+``python -m oracle.bench.budget --write``. Without ``--write`` this prints every count beside its budget.
+Counts belong to one version of one compiler for one architecture; other versions are reported, not judged.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from oracle.artifacts import artifact, missing_compiler
+from oracle.files import write_whole
+from oracle.inspection import disassemble, sass_listing
+
+FILE: Final = Path(__file__).with_name("budget.json")
+COMPILERS: Final = {"cute": "nvidia-cutlass-dsl", "triton": "triton"}
+ARCHITECTURES: Final = ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
+VARIANTS: Final = {
+    "plain-raw": (False, False),
+    "plain-renormalize": (False, True),
+    "metadata-raw": (True, False),
+    "metadata-renormalize": (True, True),
+}
+"""What of `metadata` and `renormalize` a variant's name stands for."""
+
+UPDATE: Final = "python -m oracle.bench.budget --write"
+
+Counts = dict[str, int]
+"""Instructions by variant."""
+
+Budget = dict[str, dict[str, dict[str, Counts]]]
+"""Counts by backend, compiler version and architecture."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One variant whose count is not its budget."""
+
+    backend: str
+    arch: str
+    variant: str
+    budget: int
+    count: int
+
+    def __str__(self) -> str:
+        more = self.count - self.budget
+        what = f"{more} more" if more > 0 else f"{-more} fewer"
+        return (
+            f"{self.backend} {self.variant} for {self.arch}: {self.count} instructions, {what} than the "
+            f"budget of {self.budget}; if that is meant, run `{UPDATE}` and commit {FILE.name} with the change"
+        )
+
+
+def version(backend: str) -> str:
+    """Return the installed version of a backend's compiler."""
+    return importlib.metadata.version(COMPILERS[backend])
+
+
+def instructions(sass: str) -> int:
+    """Return how many instructions there are in SASS text, without the NOPs that fill it up."""
+    return sum(instruction.opcode != "NOP" for instruction in sass_listing(sass))
+
+
+def counts(backend: str, arch: str) -> Counts:
+    """Compile every variant of a backend, or take it from the disk, and count its instructions."""
+    return {
+        name: instructions(disassemble(artifact(backend, *variant, arch).cubin))
+        for name, variant in VARIANTS.items()
+    }
+
+
+def load(file: Path = FILE) -> Budget:
+    """Return the budget that is on disk."""
+    budget: Budget = json.loads(file.read_text(encoding="utf-8"))
+    return budget
+
+
+def budgeted(budget: Budget, backend: str, arch: str) -> Counts | None:
+    """Return the budget for the installed compiler; None where there is none for its version."""
+    return budget.get(backend, {}).get(version(backend), {}).get(arch)
+
+
+def no_budget(budget: Budget, backend: str, arch: str) -> str:
+    """Say that there is no budget for the installed compiler, and for which versions there is one."""
+    known = ", ".join(budget.get(backend, {})) or "none"
+    return f"no budget for {COMPILERS[backend]} {version(backend)} on {arch}; there is one for: {known}"
+
+
+def differences(backend: str, arch: str, budget: Counts, found: Counts) -> list[Difference]:
+    """Return the variants that are over or under their budget; a budget names every variant."""
+    return [
+        Difference(backend, arch, variant, budget[variant], found[variant])
+        for variant in VARIANTS
+        if budget[variant] != found[variant]
+    ]
+
+
+def updated(budget: Budget, backend: str, found: dict[str, Counts]) -> Budget:
+    """Return the budget with a backend's counts, by architecture, for the installed compiler.
+
+    Where they differ from what was there for it, the code has changed, and the counts of other versions are
+    dropped: they are no longer true.
+    """
+    before = budget.get(backend, {})
+    known = before.get(version(backend))
+    kept = before if known in (None, found) else {}
+    return budget | {backend: dict(sorted((kept | {version(backend): found}).items()))}
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    count: Callable[[str, str], Counts] = counts,
+    file: Path = FILE,
+) -> int:
+    """Print every count beside its budget, or write the budget.
+
+    Exit 1 on a difference, 3 without a compiler.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m oracle.bench.budget", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--write", action="store_true", help="make the counts the budget")
+    parser.add_argument("--backend", choices=tuple(COMPILERS), help="this one alone")
+    options: Any = parser.parse_args(arguments)
+    chosen: Iterable[str] = (options.backend,) if options.backend else COMPILERS
+    budget = load(file) if file.exists() else {}
+    found_any = False
+    for backend in chosen:
+        if (reason := missing_compiler(backend)) is not None:
+            print(f"budget: {backend}: {reason}", file=sys.stderr)
+            return 3
+        found = {arch: count(backend, arch) for arch in ARCHITECTURES}
+        for arch, one in found.items():
+            known = budgeted(budget, backend, arch)
+            print(f"{backend} {version(backend)} {arch}: {_line(one, known)}", flush=True)
+            if known is None and not options.write:
+                print(f"  {no_budget(budget, backend, arch)}")
+            found_any |= known is not None and known != one
+        budget = updated(budget, backend, found)
+    if options.write:
+        write_whole(file, (json.dumps(budget, indent=1) + "\n").encode())
+        return 0
+    return int(found_any)
+
+
+def _line(found: Counts, known: Counts | None) -> str:
+    texts = []
+    for variant, number in found.items():
+        budget = known.get(variant) if known else None
+        beside = "" if budget in (None, number) else f" (budget {budget})"
+        texts.append(f"{variant} {number}{beside}")
+    return ", ".join(texts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
