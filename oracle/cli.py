@@ -17,10 +17,12 @@ from oracle import backends, cases, check, fast, replay, report, watch
 from oracle.bench import command as bench
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
+from oracle.explain import command as shown
 from oracle.files import write_whole
 from oracle.mutants import command
 from oracle.outcome import Finding
 from oracle.plan import ALL_RANGES, DEFAULT_CASES, SAMPLE_RANGES, Plan, RangeChoice, Target, match_families
+from oracle.traffic import command as traffic
 from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
 
 PASS: Final = 0
@@ -109,9 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     _mutants_parser(commands)
     bench.add_parser(commands)
 
-    two = commands.add_parser("replay", help="run a failing input again")
-    two.add_argument("file", type=Path, help="a file that check saved")
-    two.set_defaults(command=_replay)
+    _replay_parser(commands)
+    _explain_parser(commands)
 
     three = commands.add_parser("backends", help="what can run here, and why the others cannot")
     three.set_defaults(command=_list)
@@ -138,6 +139,50 @@ def _mutants_parser(commands: Any) -> None:
         "--json", type=Path, metavar="FILE", help="write verdict, versions and every mutant there"
     )
     made.set_defaults(command=command.execute)
+
+
+def _replay_parser(commands: Any) -> None:
+    made = commands.add_parser("replay", help="run a failing input again, or recorded calls")
+    made.add_argument(
+        "file", type=Path, help="a file that check saved, or a folder or file of recorded calls (README)"
+    )
+    made.add_argument("--backend", type=_checked(_backends), metavar="NAME,...", help="default: all")
+    made.add_argument("--device", choices=("sim", "cuda", "cpu"), help="default: all that can run here")
+    number = _checked(partial(_number, low=0, high=10**12))
+    made.add_argument("--call", type=number, metavar="N", help="that call alone, counted from 0")
+    number = _checked(partial(_number, low=1, high=1024))
+    made.add_argument("--jobs", type=number, metavar="N", help="worker processes, default one a core")
+    made.set_defaults(command=_replay)
+
+
+def _explain_parser(commands: Any) -> None:
+    made = commands.add_parser("explain", help="show one call: every pick, and the metadata as a picture")
+    made.add_argument(
+        "file", type=Path, nargs="?", help="as for replay; without one the call is made from these options"
+    )
+
+    def option(name: str, metavar: str, parse: Callable[[str], object], text: str) -> None:
+        made.add_argument(name, type=_checked(parse), metavar=metavar, help=text)
+
+    option("--call", "N", partial(_number, low=0, high=10**12), "which call, counted from 0; default 0")
+    option("--seed", "S", partial(_number, low=0, high=2**64 - 1), "default 0")
+    option("--batch", "B", partial(_number, low=1, high=MAX_TOKENS), f"b, default {shown.DEFAULT_BATCH}")
+    option("--tile", "T", partial(_number, low=1, high=MAX_TILE), f"default {shown.DEFAULT_TILE}")
+    option("--range", "OFFSET:COUNT", _range, "the rank's experts, default 0:256")
+    option("--family", "NAME", _family, f"default {shown.DEFAULT_FAMILY}")
+    made.add_argument(
+        "--no-renormalize",
+        dest="renormalize",
+        action="store_const",
+        const=False,
+        help="weights by the scale alone",
+    )
+    option(
+        "--backend", "NAME,...", _backends, "also show where these differ; default for a file: whose it is"
+    )
+    made.add_argument("--device", choices=("sim", "cuda", "cpu"), help="of the backends; default as in check")
+    made.add_argument("--svg", type=Path, metavar="FILE", help="also write the picture of the metadata there")
+    made.set_defaults(command=shown.execute)
 
 
 def _kernels(text: str) -> tuple[str, ...]:
@@ -196,6 +241,16 @@ def _ranges(text: str) -> RangeChoice:
             raise ValueError(f"{part!r} must hold at least one expert and end by {NUM_EXPERTS}")
         fixed[offset, count] = None
     return RangeChoice(tuple(fixed), drawn)
+
+
+def _range(text: str) -> tuple[int, int]:
+    if text in ("sample", "all"):
+        raise ValueError(f"must be OFFSET:COUNT, not {text!r}")
+    return _ranges(text).fixed[0]
+
+
+def _family(text: str) -> str:
+    return _families(text)[0]
 
 
 def _backends(text: str) -> tuple[str, ...]:
@@ -268,6 +323,8 @@ def _fast(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    if traffic.concerns(options):
+        return traffic.execute(options, REPLAYS)
     try:
         target, batch, expected = replay.load(options.file)
         known = target.backend in backends.names()

@@ -1,0 +1,175 @@
+"""The scene as text; colours only where they are asked for."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from oracle.compare import Mismatch
+from oracle.explain.scene import Lane, Pick, Place, Scene, heading, number, sentence
+
+_SHADES: Final = (117, 215, 114, 218, 222, 147, 80, 209)
+"""Of the 256 terminal colours, one a token: bright enough for black digits."""
+
+_CELLS: Final = 24
+_LISTED: Final = 24
+_VALUES: Final = ("logit", "bias", "score", "key", "weight")
+_CLAUSES: Final = {"logit": "", "bias": "", "score": "R1", "key": "R2", "weight": "R6"}
+
+
+@dataclass(frozen=True)
+class _Ink:
+    """Writes escapes, or nothing."""
+
+    colours: bool
+
+    def token(self, text: str, token: int) -> str:
+        return f"\x1b[30;48;5;{_SHADES[token]}m{text}\x1b[0m" if self.colours else text
+
+    def faint(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self.colours else text
+
+    def wrong(self, text: str) -> str:
+        return f"\x1b[1;97;41m{text}\x1b[0m" if self.colours else text
+
+    def strong(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self.colours else text
+
+
+def text(scene: Scene, colours: bool) -> str:
+    """Return all that there is to show.
+
+    Parameters
+    ----------
+    scene
+        One call.
+    colours
+        Whether to colour by token; without colours a token is its digit, and ``!`` marks what differs.
+    """
+    ink = _Ink(colours)
+    differing = scene.differing()
+    lines = [ink.strong(heading(scene))]
+    lines += _picks(scene, ink, differing)
+    if scene.tile:
+        lines += ["", ink.strong(sentence(scene))]
+        lines += _lanes(scene, ink, differing)
+    lines += _views(scene, ink)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _picks(scene: Scene, ink: _Ink, differing: dict[Place, dict[str, int]]) -> list[str]:
+    rows = [_row(pick, scene) for pick in scene.picks]
+    head = ["pick", "expert", *(f"{name} {_CLAUSES[name]}".strip() for name in _VALUES)]
+    head += ["row M6"] if scene.tile else []
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    lines = []
+    for token in range(scene.batch.tokens):
+        bits = scene.inverse[token]
+        factor = f"factor {number(bits, 'weights')} {bits:08x} (R5)"
+        lines += ["", f"{ink.token(f' token {token} ', token)}  {ink.faint(factor)}"]
+        lines.append(
+            ink.faint("  ".join(name.rjust(width) for name, width in zip(head, widths, strict=True)))
+        )
+        for pick, cells in zip(scene.picks, rows, strict=True):
+            if pick.token == token:
+                lines.append(_line(pick, cells, widths, ink, differing))
+    return lines
+
+
+def _row(pick: Pick, scene: Scene) -> list[str]:
+    values = (pick.logit, pick.bias, pick.score, pick.key, pick.weight)
+    cells = [str(pick.pick), str(pick.expert), *(f"{number(bits, 'weights')} {bits:08x}" for bits in values)]
+    if pick.row is None:
+        return cells
+    return [*cells, "remote" if pick.row < 0 else f"{pick.row} (CTA {pick.row // scene.tile})"]
+
+
+def _line(
+    pick: Pick, cells: list[str], widths: list[int], ink: _Ink, differing: dict[Place, dict[str, int]]
+) -> str:
+    route = 8 * pick.token + pick.pick
+    places: dict[int, Place] = {
+        1: ("ids", (pick.token, pick.pick)),
+        6: ("weights", (pick.token, pick.pick)),
+        7: ("expanded_to_permuted", (route,)),
+    }
+    made = []
+    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        text = cell.rjust(width)
+        if column in places and places[column] in differing:
+            made.append(f"{ink.wrong(text)}!")
+        else:
+            faint = column == 7 and pick.row is not None and pick.row < 0
+            made.append((ink.faint(text) if faint else text) + " ")
+    return " ".join(made)
+
+
+def _lanes(scene: Scene, ink: _Ink, differing: dict[Place, dict[str, int]]) -> list[str]:
+    if not scene.lanes:
+        return ["no pick is local: no CTA, no row"]
+    lines = [ink.faint(" CTA  expert (local)  limit  tokens by row (. is padding)")]
+    for lane in scene.lanes:
+        expert = f"{lane.expert} ({lane.local})".rjust(14)
+        limit = str(lane.limit).rjust(5)
+        if ("cta_batch", (lane.number,)) in differing:
+            expert = ink.wrong(expert) + "!"
+        if ("cta_limit", (lane.number,)) in differing:
+            limit = ink.wrong(limit) + "!"
+        lines.append(f"{lane.number:4}  {expert}  {limit}  {_cells(lane, ink, differing)}")
+    return lines
+
+
+def _cells(lane: Lane, ink: _Ink, differing: dict[Place, dict[str, int]]) -> str:
+    made = []
+    shown = lane.tokens if len(lane.tokens) <= _CELLS else lane.tokens[: _CELLS // 2]
+    for place, token in enumerate(shown):
+        digit = "." if token < 0 else str(token)
+        if ("permuted_to_token", (lane.first + place,)) in differing:
+            made.append(ink.wrong(digit + "!"))
+        elif token < 0:
+            made.append(ink.faint(". "))
+        elif ink.colours:
+            made.append(ink.token(f"{digit} ", token))
+        else:
+            made.append(f"{digit} ")
+    rest = range(lane.first + len(shown), lane.first + len(lane.tokens))
+    if rest:
+        wrong = sum(("permuted_to_token", (row,)) in differing for row in rest)
+        made.append(ink.faint(f"and {len(rest)} rows more, all padding"))
+        made.append(f" {ink.wrong(f'{wrong} of them differ')}!" if wrong else "")
+    return "".join(made)
+
+
+def _views(scene: Scene, ink: _Ink) -> list[str]:
+    lines: list[str] = []
+    for view in scene.views:
+        if view.failure is not None:
+            lines.append(f"{view.name}: stopped by the simulator: {view.failure}")
+        elif view.wrong:
+            lines.append(f"{view.name}: {len(view.wrong)} words are not as specified")
+        else:
+            lines.append(f"{view.name}: every word is as specified")
+    listed = said(scene)
+    lines += listed[:_LISTED]
+    if len(listed) > _LISTED:
+        lines.append(f"and {len(listed) - _LISTED} words more")
+    return ["", *lines] if lines else []
+
+
+def said(scene: Scene) -> list[str]:
+    """Say of each word where anybody differs what is right and who says what."""
+    differing, mismatches = scene.differing(), scene.mismatches()
+    names = [view.name for view in scene.views if view.failure is None]
+    return [_said(mismatches[place], answers, names) for place, answers in differing.items()]
+
+
+def _said(word: Mismatch, answers: dict[str, int], names: list[str]) -> str:
+    place = word.field + "".join(f"[{i}]" for i in word.index)
+    right = (
+        "untouched" if word.clause == "M8" else f"0x{word.expected:08x} ({number(word.expected, word.field)})"
+    )
+    texts = [
+        f"{name} 0x{answers[name]:08x} ({number(answers[name], word.field)})"
+        if name in answers
+        else f"{name} too"
+        for name in names
+    ]
+    return f"{word.clause:5} {place}: right is {right}; {', '.join(texts)}"
