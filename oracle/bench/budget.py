@@ -53,7 +53,7 @@ class Difference:
         what = f"{more} more" if more > 0 else f"{-more} fewer"
         return (
             f"{self.backend} {self.variant} for {self.arch}: {self.count} instructions, {what} than the "
-            f"budget of {self.budget}; if that is meant, run `{UPDATE}` and commit {FILE.name} with the change"
+            f"budget of {self.budget}; if that is meant, run `{UPDATE}` and commit {FILE.name} with it"
         )
 
 

@@ -125,7 +125,7 @@ def _kernels(record: dict[str, Any], tell: Tell) -> None:
 
 def _host(record: dict[str, Any], tell: Tell) -> None:
     found = host_time.measure(tell)
-    record["host"] = [
+    record["host_time"] = [
         {"kernel": kernel, "tile": tile, "part": part} | figure.record()
         for (kernel, tile, part), figure in found.items()
     ]

@@ -79,8 +79,11 @@ def svg(record: Mapping[str, Any]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         _text(_LEFT, 22, "Microseconds per launch, one launch after the other in a CUDA graph", size=15),
     ]
-    for place, panel in enumerate(panels(record)):
-        parts += _drawn(panel, place * _PANEL)
+    drawn = panels(record)
+    for place, panel in enumerate(drawn):
+        # Diagrams with the same axis below have the same one on the left.
+        alike = [number for other in drawn if other.axis == panel.axis for number in _known(other)]
+        parts += _drawn(panel, place * _PANEL, max(alike, default=0.0))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -96,13 +99,16 @@ def _ticks(largest: float) -> list[float]:
     return [number * step for number in range(math.ceil(largest / step) + 1)]
 
 
-def _drawn(panel: Panel, left: int) -> list[str]:
-    known = [number for line in panel.lines.values() for number in line if number is not None]
+def _known(panel: Panel) -> list[float]:
+    return [number for line in panel.lines.values() for number in line if number is not None]
+
+
+def _drawn(panel: Panel, left: int, largest: float) -> list[str]:
     right, bottom = left + _PANEL - _RIGHT, HEIGHT - _BOTTOM
     parts = [_text(left + _LEFT, 48, panel.title, size=13)]
-    if not known:
+    if not _known(panel):
         return [*parts, _text(left + _LEFT, (_TOP + bottom) / 2, "not measured")]
-    ticks = _ticks(max(known))
+    ticks = _ticks(largest)
 
     def across(place: int) -> float:
         return left + _LEFT + 12 + (right - left - _LEFT - 24) * place / (len(panel.categories) - 1)

@@ -62,7 +62,7 @@ def tables(record: Record) -> list[Table]:
 def refusals(record: Record) -> list[str]:
     """Return a line for each figure that was refused."""
     lines = []
-    for part in ("kernels", "host", "prepare", "compile", "verification"):
+    for part in ("kernels", "host_time", "prepare", "compile", "verification"):
         for row in record.get(part, ()):
             if "refused" in row:
                 name = ", ".join(str(value) for key, value in row.items() if key in _NAMING and value != "")
@@ -148,7 +148,7 @@ def _host(record: Record) -> Table:
             _cell(row),
             f"{row['spread']:.1%}",
         )
-        for row in record.get("host", ())
+        for row in record.get("host_time", ())
     )
     return Table("Host, microseconds per eager call, b=8", ("kernel", "part", "us", "spread"), rows)
 

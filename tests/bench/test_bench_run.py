@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oracle import cli
+from oracle import cli, evidence
 from oracle.bench import command, host_time, kernels, plot, prepare, tables, targets, timing, verification
 from oracle.bench.figures import TRIES, Figure, figure, twice
 from oracle.bench.points import BATCHES, TILES, Point, points
-from oracle.card import device
+from oracle.card import bench, device
 
 TIMES = {"cute": 1.0, "triton": 1.4, "vllm": 2.8, "torch": 21.0, "floor": 0.75, "wait": 0.5, "empty": 0.47}
 
@@ -215,7 +215,7 @@ def test_a_refused_figure_fails_the_run(everything, capsys):
     everything["cute", 0, "route"] = Figure("us", 5, 6, 5.5)
     assert cli.main(["bench", "--part", "host"]) == 1
     said = capsys.readouterr().out
-    assert "host: cute, 0, route: refused: measured 5 and 6 us" in said
+    assert "host_time: cute, 0, route: refused: measured 5 and 6 us" in said
     assert said.strip().splitlines()[-1].startswith("FAIL: ")
 
 
@@ -239,7 +239,7 @@ def test_what_was_measured_before_a_part_failed_is_on_disk(everything, monkeypat
     record = json.loads(file.read_text())
     assert record["verdict"] == "fail"
     assert len(record["kernels"]) == len(points())
-    assert len(record["host"]) == 2
+    assert len(record["host_time"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -277,3 +277,27 @@ def test_tables_have_as_many_cells_in_every_row(card):
         assert table.markdown().count("\n") == len(table.rows) + 3
     metadata = tables.tables(record)[1]
     assert len(metadata.rows) == 3 * len(TILES)
+
+
+def test_on_the_card_the_record_goes_to_the_evidence_with_what_it_was_measured_on(
+    everything, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(evidence, "host", lambda: {"card": "pretended", "driver": "1"})
+    write = evidence.write
+    monkeypatch.setattr(evidence, "write", lambda name, record: write(name, record, tmp_path))
+    also = tmp_path / "also"
+    also.mkdir()
+    assert bench.main(["--json", str(also / "x.json"), "--part", "kernels,host"]) == 0
+    (entry,) = evidence.entries(tmp_path)
+    _, record = entry
+    assert record["host"] == {"card": "pretended", "driver": "1"}
+    assert record["versions"]["numpy"]
+    assert len(record["host_time"]) == 2
+    assert json.loads((also / "x.json").read_text())["kernels"] == record["kernels"]
+    assert "| pretended | 2,832,000 | 0 | pass |" in evidence.table(tmp_path)
+
+
+def test_on_a_machine_without_a_card_nothing_goes_to_the_evidence(monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "missing", lambda: "there is no card")
+    monkeypatch.setattr(evidence, "write", None)
+    assert bench.main(["--part", "kernels"]) == 3
