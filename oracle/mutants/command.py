@@ -96,7 +96,7 @@ def verdict(score: Score) -> str:
     return (
         f"\n{'PASS' if score.passed else 'FAIL'}: {caught:,} of {count:,} mutants caught ({share}); "
         f"{found.get(REJECTED, 0):,} more did not compile, {found.get(EQUIVALENT, 0):,} are no change; "
-        f"{score.seconds:.0f} s"
+        f"{score.seconds:.0f} s, {score.processor_seconds:.0f} s of processor time"
     )
 
 
@@ -121,6 +121,7 @@ def as_json(score: Score) -> str:
         "verdict": "pass" if score.passed else "fail",
         "versions": versions(),
         "seconds": round(score.seconds, 1),
+        "processor_seconds": round(score.processor_seconds, 1),
         "totals": {group: run.counts(judged) for group, judged in run.groups(score.judged).items()},
         "mutants": len(score.judged),
         "survivors": [one.mutant.id for one in score.survivors],

@@ -56,6 +56,12 @@ _FREE_KEYWORDS: Final = (
 """Keywords that change how fast or how safe something is made, not what it does."""
 
 _ALLOCATES: Final = "alloc_smem"
+_TYPED: Final = (
+    _ALLOCATES, "full", "convert_layout", "inline_asm_elementwise", "inline_asm", "_ptx", "ptrtoint",
+    "bitcast", "extractvalue", "shared_or", "unpack", "pack",
+)  # fmt: skip
+"""Calls whose neighbouring arguments are of different kinds: exchanged, they do not compile."""
+_CHOICES: Final = ("select_", "where", "_choose")
 _TABLE: Final = 8
 """A tuple of more elements is a table."""
 
@@ -144,7 +150,7 @@ def _constant(place: Place, numeric: frozenset[str]) -> Found:
         return
     if isinstance(value, bool):
         yield "flag", ast.Constant(not value)
-    elif isinstance(value, int) and not _in_table(place):
+    elif isinstance(value, int) and not _in_table(place) and not _is_shape(place):
         if not _is_room(place):
             yield "constant", ast.Constant(_next(value))
         if (_is_bound(place) or _is_room(place)) and value:
@@ -168,6 +174,13 @@ def _is_bound(place: Place) -> bool:
 def _is_room(place: Place) -> bool:
     """Whether the place sizes memory: more of it changes nothing."""
     return any(tail(parent) == _ALLOCATES for parent in place.parents if isinstance(parent, ast.Call))
+
+
+def _is_shape(place: Place) -> bool:
+    """Whether the place is part of a tensor's shape, which other shapes must fit."""
+    calls = [tail(parent) for parent in place.parents if isinstance(parent, ast.Call)]
+    shape = isinstance(place.parent, ast.List) and calls and calls[-1] in ("full", "reshape")
+    return bool(shape or (calls and calls[-1] == "arange"))
 
 
 def _in_table(place: Place) -> bool:
@@ -196,7 +209,7 @@ def _name(place: Place, numeric: frozenset[str]) -> Found:
     if isinstance(place.parent, ast.Attribute):
         return
     name = tail(node)
-    if name in numeric and not place.raised:
+    if name in numeric and not place.raised and not _is_shape(place):
         if not _is_room(place):
             yield "constant", shifted(node, 1)
         if _is_bound(place) or _is_room(place):
@@ -235,13 +248,15 @@ def _call(place: Place, numeric: frozenset[str]) -> Found:
 def _swapped(place: Place, name: str, args: list[ast.expr]) -> Iterator[list[ast.expr]]:
     """Yield the arguments with two neighbours exchanged: a choice's arms, a message's last two."""
     if (
-        name in (*_SYMMETRIC, _ALLOCATES)
+        name in (*_SYMMETRIC, *_TYPED)
         or name.endswith("range")
         or any(isinstance(arg, ast.Starred) for arg in args)
     ):
         return
     starts = range(len(args) - 1)
-    if name in ("select_", "where") or (place.raised and len(args) > 1):
+    if "store" in name:  # not the address
+        starts = starts[1:]
+    if name in _CHOICES or (place.raised and len(args) > 1):
         starts = starts[-1:]
     for i in starts:
         if ast.dump(args[i]) != ast.dump(args[i + 1]):

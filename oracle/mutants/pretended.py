@@ -136,9 +136,9 @@ class Machine:
             names = ("logits", "bias", "ids", "weights", "metadata", "scale", "offset", "count", "tile")
             given = dict(zip(names, arguments, strict=True))
             logits = given["logits"]
-            # The compiled function takes the stream and the device from the tensors' own environment.
+            # The compiled function takes the stream of the tensors' device; the current one must be it too.
             given |= {"b": logits.shape[0], "row_stride": logits.stride(0), "stream": STREAM + _index(logits)}
-            self._record(_index(logits), metadata, renormalize, given)
+            self._record(self.current, metadata, renormalize, given)
 
         def compiled(*arguments: Any) -> None:
             launch(*arguments)

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import json
+import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -40,11 +41,18 @@ class Judged:
 
 @dataclass(frozen=True)
 class Score:
-    """The end of a run; ``mistaken`` lists what was held for equivalent and was caught, or is not there."""
+    """The end of a run.
+
+    mistaken
+        What was held for equivalent and was caught.
+    seconds, processor_seconds
+        From start to end, and of all processes.
+    """
 
     judged: tuple[Judged, ...]
     mistaken: tuple[str, ...]
     seconds: float
+    processor_seconds: float
 
     @property
     def survivors(self) -> tuple[Judged, ...]:
@@ -149,7 +157,12 @@ def run(mutants: tuple[Mutant, ...], backends: tuple[str, ...], jobs: int, repor
         elif held is not None:
             mistaken.append(f"{mutant.id} is {verdict.outcome}: {verdict.by} {verdict.detail}")
         judged.append(Judged(mutant, verdict))
-    return Score(tuple(judged), tuple(mistaken), time.monotonic() - start)
+    return Score(tuple(judged), tuple(mistaken), time.monotonic() - start, _processor_seconds())
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def change(mutant: Mutant) -> str:

@@ -51,7 +51,7 @@ MIXED = judged(
 
 
 def test_a_survivor_is_shown_with_its_change_and_fails_the_run():
-    score = Score(MIXED, (), 3.0)
+    score = Score(MIXED, (), 3.0, 5.0)
     assert not score.passed
     last = MIXED[-1].mutant
     told = "\n".join(command._told(score))
@@ -65,7 +65,7 @@ def test_a_survivor_is_shown_with_its_change_and_fails_the_run():
 
 
 def test_what_cannot_compile_and_what_is_no_change_do_not_count():
-    score = Score(MIXED[:-1], (), 3.0)
+    score = Score(MIXED[:-1], (), 3.0, 5.0)
     assert score.passed
     assert "PASS: 2 of 2 mutants caught (100.0%)" in command.verdict(score)
     (last,) = [
@@ -75,7 +75,7 @@ def test_what_cannot_compile_and_what_is_no_change_do_not_count():
 
 
 def test_an_equivalent_that_is_caught_after_all_fails_the_run():
-    score = Score(MIXED[:1], (f"{MIXED[0].mutant.id} is caught",), 3.0)
+    score = Score(MIXED[:1], (f"{MIXED[0].mutant.id} is caught",), 3.0, 5.0)
     assert not score.passed
     assert "NOT EQUIVALENT" in "\n".join(command._told(score))
 
