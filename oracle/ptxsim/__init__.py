@@ -5,8 +5,8 @@ arithmetic is that of `spec.arithmetic`, sm_90's, whatever the text's target is.
 
 How it works: `parser` reads one entry; `program` finds which registers are the same for all threads or
 launches and what is live; `codegen` turns straight runs of instructions into Python functions on NumPy
-arrays, by the table in `forms`; `scheduler` runs them for sets of lanes (`lanes`), those at the lowest
-instruction first, and holds lanes that wait; `machine` and `tile` are what the generated code calls: memory
+arrays, by the table in `forms`; `scheduler` runs them for sets of lanes (`lanes`) in a legal order
+(`orders`), and holds lanes that wait; `machine` and `tile` are what the generated code calls: memory
 (`memory`, `access`, `local`), the race detector (`races`) and what warps do together (`collective`).
 """
 
@@ -15,6 +15,7 @@ from oracle.ptxsim.forms import HINTS, forms
 from oracle.ptxsim.launch import Statistics, launch
 from oracle.ptxsim.memory import Buffer, Memory
 from oracle.ptxsim.program import Program, parse
+from oracle.ptxsim.sources import find_source
 from oracle.ptxsim.syntax import Param
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PtxError",
     "SimulationError",
     "Statistics",
+    "find_source",
     "forms",
     "launch",
     "parse",

@@ -160,7 +160,7 @@ class Global:
         """Return the buffer that all addresses are in, and each lane's byte in the tile's part of it."""
         if int(np.bitwise_or.reduce(address)) & (width - 1):
             position = int(np.flatnonzero(address & np.uint64(width - 1))[0])
-            where = self.place(address, position)
+            where = self.place(lanes, address, position)
             raise fault("misaligned", f"an access of {width} bytes", position, *where)
         buffer = self.buffers.get(int(address[0]) >> REGION_BITS)
         if buffer is None:
@@ -178,7 +178,7 @@ class Global:
             if not np.count_nonzero(bad):
                 return buffer, origin + within + row * buffer.row_bytes
         position = int(np.flatnonzero(bad)[0])
-        where = self.place(address, position)
+        where = self.place(lanes, address, position)
         raise fault("out of bounds", f"{width} bytes outside the buffer", position, *where)
 
     def _origin(self, buffer: Buffer) -> I64:
@@ -201,13 +201,14 @@ class Global:
         row -= within < 0
         return row, relative - row * stride
 
-    def place(self, address: Array, position: int) -> tuple[int, str | None]:
-        """Return an address and the words for it: buffer and offset."""
-        value = int(address[position])
+    def place(self, lanes: Lanes, address: Array, position: int, offset: int = 0) -> tuple[int, str | None]:
+        """Return an address, ``offset`` bytes after a lane's, and the words for it."""
+        value = int(address[position]) + offset
         buffer = self.buffers.get(value >> REGION_BITS)
         if buffer is None:
             return value, None
-        return value, f"{buffer.name}{value - int(buffer.address[0]):+d}"
+        launch = int(self.geometry.launch[lanes.index[position]])
+        return value, buffer.place(launch, value - int(buffer.address[0]))
 
     def by_buffer(self, address: Array) -> list[Index] | None:
         """Return the positions in each buffer, or ``None`` if all lanes are in one."""
@@ -221,13 +222,16 @@ class Global:
         waited = lanes.take(self.waited)
         if not waited.all():
             position = int(np.flatnonzero(~waited)[0])
-            raise fault("before the wait", doing, position, *self.place(address, position))
+            raise fault("before the wait", doing, position, *self.place(lanes, address, position))
 
-    def _report(self, address: Array, fault: Fault) -> Report:
+    def _report(self, lanes: Lanes, address: Array, first: Index, fault: Fault) -> Report:
+        """Return the maker of a race's or an uninitialised read's exception; ``first`` cells are accessed."""
+
         def make(position: int, cell: int, problem: str) -> SimulationError:
             kind = "race" if problem else "uninitialised"
             detail = problem or "a read of an output that the kernel has not written"
-            return fault(kind, detail, position, *self.place(address, position))
+            offset = (cell - int(first[position])) * self.granule
+            return fault(kind, detail, position, *self.place(lanes, address, position, offset))
 
         return make
 
@@ -265,9 +269,8 @@ class Global:
         data, _, length, first, aligned = self._data(buffer, code, count, start)
         if buffer.writable:
             cells = part(start, self.granule)
-            self.trackers[buffer.number].read(
-                lanes, cells, width // self.granule, aligned, self._report(address, fault)
-            )
+            report = self._report(lanes, address, cells, fault)
+            self.trackers[buffer.number].read(lanes, cells, width // self.granule, aligned, report)
         return columns(gather(data, first, length, aligned).view(code), count)
 
     def store(self, lanes: Lanes, address: Array, code: str, values: list[Array], fault: Fault) -> None:
@@ -282,9 +285,9 @@ class Global:
         width = np.dtype(code).itemsize * len(values)
         buffer, start = self.check_store(lanes, address, width, fault)
         data, stored, length, first, aligned = self._data(buffer, code, len(values), start)
-        self.trackers[buffer.number].write(
-            lanes, part(start, self.granule), width // self.granule, aligned, self._report(address, fault)
-        )
+        cells = part(start, self.granule)
+        report = self._report(lanes, address, cells, fault)
+        self.trackers[buffer.number].write(lanes, cells, width // self.granule, aligned, report)
         scatter(data, first, length, aligned, interleaved(values, lanes.n, code).view(stored))
 
     def check_store(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> tuple[Buffer, Index]:
@@ -293,7 +296,7 @@ class Global:
             self._early(lanes, address, fault, "a global store")
         buffer, start = self.find(lanes, address, width, fault)
         if not buffer.writable:
-            raise fault("read-only", "a write to an input", 0, *self.place(address, 0))
+            raise fault("read-only", "a write to an input", 0, *self.place(lanes, address, 0))
         return buffer, start
 
     def atomic(self, lanes: Lanes, address: Array, code: str, fault: Fault) -> tuple[Array, Index]:
@@ -302,9 +305,11 @@ class Global:
         buffer, start = self.check_store(lanes, address, size, fault)
         data, stored, _, first, aligned = self._data(buffer, code, 1, start)
         if stored != code:
-            raise fault("misaligned", "an atomic on elements of another size", 0, *self.place(address, 0))
-        tracker, report = self.trackers[buffer.number], self._report(address, fault)
-        cells, count = part(start, self.granule), size // self.granule
+            raise fault(
+                "misaligned", "an atomic on elements of another size", 0, *self.place(lanes, address, 0)
+            )
+        tracker, cells, count = self.trackers[buffer.number], part(start, self.granule), size // self.granule
+        report = self._report(lanes, address, cells, fault)
         tracker.written(cells, count, aligned, report)
         tracker.write(lanes, cells, count, aligned, report, atomic=True)
         return data, first

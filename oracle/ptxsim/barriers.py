@@ -42,7 +42,10 @@ class Barriers:
         self.geometry = machine.geometry
         self.alive = alive
         self.waiting: list[_Arrival] = []
-        self._expected = np.zeros(self.geometry.ctas * BARRIERS, np.int64)
+        slots = self.geometry.ctas * BARRIERS
+        self._expected = np.zeros(slots, np.int64)
+        self._arrived = np.zeros(slots, np.int64)
+        self._told = np.zeros(slots, np.bool_)
 
     def waiting_lanes(self) -> list[tuple[int, Lanes]]:
         """Return who waits, by instruction."""
@@ -63,8 +66,7 @@ class Barriers:
         key = self.geometry.cta[lanes.index] * BARRIERS + numbers
         counts = operands[1].astype(np.int64) if len(operands) > 1 else np.zeros(lanes.n, np.int64)
         known = self._expected[key]
-        busy = np.isin(key, np.concatenate([np.zeros(0, np.int64), *(a.key for a in self.waiting)]))
-        bad = (counts % WARP != 0) | (busy & (known != counts))
+        bad = (counts % WARP != 0) | ((self._arrived[key] > 0) & (known != counts))
         if bad.any():
             position = int(np.flatnonzero(bad)[0])
             raise machine.error(
@@ -75,8 +77,11 @@ class Barriers:
                 int(lanes.index[position]),
             )
         self._expected[key] = counts
+        self._arrived += np.bincount(key, minlength=len(self._arrived))
         sync = "sync" in machine.program.code[index].opcode
         heard = {} if sync else machine.clocks.leave_word(lanes)
+        if not sync:
+            self._told[key] = True
         self.waiting.append(_Arrival(index, lanes.index, key, sync, heard))
         released = self.complete()
         if not sync:
@@ -87,24 +92,43 @@ class Barriers:
         """Let go the barriers that all their threads have reached; return who goes on, and where."""
         if not self.waiting:
             return []
-        keys = np.concatenate([a.key for a in self.waiting])
-        arrived = np.bincount(keys, minlength=len(self._expected))
         living = np.bincount(self.geometry.cta[self.alive], minlength=self.geometry.ctas).repeat(BARRIERS)
+        arrived = self._arrived
         expected = np.where(self._expected == 0, living, self._expected)
-        done = np.flatnonzero((arrived > 0) & (arrived >= expected))
-        released: list[tuple[int, Lanes]] = []
-        if not len(done):
-            return released
-        lanes_by_index: dict[int, list[Index]] = {}
-        for key in done:
-            for index, lanes in self._release(int(key), int(arrived[key]), int(expected[key])):
-                lanes_by_index.setdefault(index, []).append(lanes)
+        done = (arrived > 0) & (arrived >= expected)
+        if not done.any():
+            return []
+        released: dict[int, list[Index]] = {}
+        # Barriers of all threads, nobody only arriving, are let go together: most are of that kind.
+        whole = done & (arrived == living) & (arrived == expected) & ~self._told
+        if whole.any():
+            self._let_go(whole, released)
+        for key in np.flatnonzero(done & ~whole):
+            self._release(int(key), int(arrived[key]), int(expected[key]), released)
         self.waiting = [a for a in self.waiting if len(a.lanes)]
-        for index, parts in lanes_by_index.items():
-            released.append((index + 1, lanes_of(self.geometry, np.sort(np.concatenate(parts)))))
-        return released
+        arrived[done] = 0
+        self._told[done] = False
+        return [
+            (index + 1, lanes_of(self.geometry, np.sort(np.concatenate(parts))))
+            for index, parts in released.items()
+        ]
 
-    def _release(self, key: int, arrived: int, expected: int) -> list[tuple[int, Index]]:
+    def _let_go(self, whole: npt.NDArray[np.bool_], released: dict[int, list[Index]]) -> None:
+        """Take the lanes of some barriers of all their threads out of the waiting; they have met."""
+        parts: dict[int, list[tuple[Index, npt.NDArray[np.int64]]]] = {}
+        for arrival in self.waiting:
+            mine = whole[arrival.key]
+            parts.setdefault(arrival.index, []).append((arrival.lanes[mine], arrival.key[mine]))
+            arrival.lanes, arrival.key = arrival.lanes[~mine], arrival.key[~mine]
+        for index, found in parts.items():
+            lanes, keys = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+            if len(lanes):
+                self._aligned(index, lanes, keys)
+                released.setdefault(index, []).append(lanes)
+        together = np.sort(np.concatenate([lanes for found in parts.values() for lanes, _ in found]))
+        self.machine.clocks.barrier(lanes_of(self.geometry, together), full=True)
+
+    def _release(self, key: int, arrived: int, expected: int, released: dict[int, list[Index]]) -> None:
         """Take the lanes of one barrier out of the waiting; they have met."""
         machine = self.machine
         parts: dict[int, list[Index]] = {}
@@ -126,33 +150,36 @@ class Barriers:
                 parts.setdefault(arrival.index, []).append(lanes)
             else:
                 words.append(arrival.heard[key // BARRIERS])
-        found = [(index, np.sort(np.concatenate(lanes))) for index, lanes in parts.items()]
-        for index, lanes in found:
-            opcode = machine.program.code[index].opcode
-            if ".aligned" in opcode or opcode.startswith("bar."):
-                self._aligned(index, lanes)
-        if found:
-            together = np.sort(np.concatenate([lanes for _, lanes in found]))
+        for index, found in parts.items():
+            lanes = np.concatenate(found)
+            self._aligned(index, lanes, np.full(len(lanes), key))
+            released.setdefault(index, []).append(lanes)
+        if parts:
+            together = np.sort(np.concatenate([lanes for found in parts.values() for lanes in found]))
             cta = key // BARRIERS
             living = self.alive[cta * self.geometry.pitch : (cta + 1) * self.geometry.pitch].sum()
             machine.clocks.barrier(
                 lanes_of(self.geometry, together), not words and len(together) == living, words
             )
-        return found
 
-    def _aligned(self, index: int, lanes: Index) -> None:
-        """Raise unless each warp came with all its living threads, as ``.aligned`` asks."""
-        warps, counts = np.unique(lanes // WARP, return_counts=True)
-        living = self.alive.reshape(-1, WARP)[warps].sum(axis=1)
-        if (counts != living).any():
-            warp = int(warps[np.flatnonzero(counts != living)[0]])
-            missing = np.setdiff1d(
-                np.flatnonzero(self.alive[warp * WARP : (warp + 1) * WARP]) + warp * WARP, lanes
-            )
+    def _aligned(self, index: int, lanes: Index, keys: npt.NDArray[np.int64]) -> None:
+        """Raise unless each warp came with all its living threads, where ``.aligned`` asks for it."""
+        opcode = self.machine.program.code[index].opcode
+        if ".aligned" not in opcode and not opcode.startswith("bar."):
+            return
+        groups = lanes // WARP * BARRIERS + keys % BARRIERS
+        counts = np.bincount(groups, minlength=self.geometry.size // WARP * BARRIERS)
+        living = np.count_nonzero(self.alive.reshape(-1, WARP), axis=1).repeat(BARRIERS)
+        bad = np.flatnonzero((counts > 0) & (counts != living))
+        if len(bad):
+            group = int(bad[0])
+            warp, mine = group // BARRIERS, lanes[groups == group]
+            first = warp * WARP
+            missing = np.setdiff1d(np.flatnonzero(self.alive[first : first + WARP]) + first, mine)
+            thread = self.geometry.thread_in_grid(int(missing[0]))
             raise self.machine.error(
                 "divergent barrier",
-                "thread "
-                f"{self.geometry.thread_in_grid(int(missing[0]))} of the same warp is not at this barrier",
+                f"thread {thread} of the same warp is not at this barrier",
                 index,
-                int(lanes[lanes // WARP == warp][0]),
+                int(mine.min()),
             )

@@ -36,6 +36,9 @@ class SimulationError(RuntimeError):
         ``"name+offset"`` in bytes of the buffer concerned, or ``None``.
     line, text
         The PTX line and its statement.
+    source
+        The line of Python it comes from, where the text has ``.loc``: ``impl_triton/kernel.py:63, called at
+        impl_triton/kernel.py:116``; else empty.
     """
 
     def __init__(
@@ -51,13 +54,7 @@ class SimulationError(RuntimeError):
         buffer: str | None = None,
         source: str = "",
     ) -> None:
-        place = f"launch {launch}, thread {thread}"
-        if address is not None:
-            place += f", address {address:#x}"
-        if buffer is not None:
-            place += f" ({buffer})"
-        origin = f" ({source})" if source else ""
-        super().__init__(f"{kind}: {detail}; {place}; PTX line {line}: {text}{origin}")
+        super().__init__()
         self.kind = kind
         self.detail = detail
         self.launch = launch
@@ -67,6 +64,19 @@ class SimulationError(RuntimeError):
         self.line = line
         self.text = text
         self.source = source
+
+    def __str__(self) -> str:
+        return self.told(f"launch {self.launch}, ")
+
+    def told(self, whose: str = "") -> str:
+        """Return the whole message; ``whose`` stands ahead of the thread."""
+        place = f"{whose}thread {self.thread}"
+        if self.address is not None:
+            place += f", address {self.address:#x}"
+        if self.buffer is not None:
+            place += f" ({self.buffer})"
+        origin = f" ({self.source})" if self.source else ""
+        return f"{self.kind}: {self.detail}; {place}; PTX line {self.line}: {self.text}{origin}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         keywords = {

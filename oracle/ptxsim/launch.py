@@ -12,6 +12,7 @@ import numpy.typing as npt
 from oracle.ptxsim.lanes import geometry_of
 from oracle.ptxsim.machine import Machine
 from oracle.ptxsim.memory import Memory
+from oracle.ptxsim.orders import order_of
 from oracle.ptxsim.program import Program
 from oracle.ptxsim.scheduler import Code, Scheduler
 
@@ -61,7 +62,8 @@ def launch(
     dynamic_shared
         Bytes of dynamic shared memory.
     schedule
-        0 is the canonical order; any other number another legal one.
+        0 is the canonical order of threads; any greater number another legal one: odd ones part warps,
+        even ones the lanes of warps too.
     instruction_budget
         Instructions that one tile may issue.
     lanes_at_once
@@ -91,10 +93,10 @@ def launch(
         for first in range(0, memory.launches, step):
             last = min(first + step, memory.launches)
             geometry = geometry_of(last - first, shape_grid, shape_block)
-            machine = Machine(
-                program, geometry, list(memory.part(first, last)), packed[first:last], dynamic_shared, first
-            )
-            scheduler = Scheduler(code, machine, schedule, instruction_budget)
+            order = order_of(geometry, schedule)
+            buffers = list(memory.part(first, last))
+            machine = Machine(program, geometry, order, buffers, packed[first:last], dynamic_shared, first)
+            scheduler = Scheduler(code, machine, instruction_budget)
             scheduler.run()
             instructions += scheduler.instructions
             lane_instructions += scheduler.lane_instructions

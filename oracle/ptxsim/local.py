@@ -25,15 +25,11 @@ class Local:
         outside = (offset < 0) | (offset > self.size - width)
         if outside.any():
             position = int(np.flatnonzero(outside)[0])
-            raise fault(
-                "out of bounds",
-                f"{width} bytes outside the {self.size} bytes of local memory",
-                position,
-                int(address[position]),
-            )
+            detail = f"{width} bytes outside the {self.size} bytes of local memory"
+            raise fault("out of bounds", detail, position, *_place(offset, position))
         if (offset & (width - 1)).any():
             position = int(np.flatnonzero(offset & (width - 1))[0])
-            raise fault("misaligned", f"an access of {width} bytes", position, int(address[position]))
+            raise fault("misaligned", f"an access of {width} bytes", position, *_place(offset, position))
         return (lanes.index * self.pitch + offset)[:, None] + np.arange(width)
 
     def load(self, lanes: Lanes, address: Array, code: str, count: int, fault: Fault) -> list[Array]:
@@ -43,9 +39,8 @@ class Local:
         fresh = ~self.written[where].all(axis=1)
         if fresh.any():
             position = int(np.flatnonzero(fresh)[0])
-            raise fault(
-                "uninitialised", "a read of local memory never written", position, int(address[position])
-            )
+            detail = "a read of local memory never written"
+            raise fault("uninitialised", detail, position, *_place(address.view(np.int64), position))
         return [self.octets[where[:, k * size : (k + 1) * size]].view(code).reshape(-1) for k in range(count)]
 
     def store(self, lanes: Lanes, address: Array, code: str, values: list[Array], fault: Fault) -> None:
@@ -56,3 +51,9 @@ class Local:
         for k, value in enumerate(values):
             spread = np.ascontiguousarray(np.broadcast_to(value, lanes.n)).view(np.uint8).reshape(-1, size)
             self.octets[where[:, k * size : (k + 1) * size]] = spread
+
+
+def _place(offset: Array, position: int) -> tuple[int, str]:
+    """Return the address of one access, and the words for it."""
+    value = int(offset[position])
+    return value & (1 << 64) - 1, f"local memory{value:+#x}"

@@ -5,7 +5,7 @@ none. Each base is a multiple of 16 bytes and of no more, because no more is pro
 own slices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,9 @@ import numpy.typing as npt
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+
+NameAt = Callable[[int, int], str]
+"""Says what a caller calls the byte of a launch at an offset from its buffer's start; empty for no name."""
 
 REGION_BITS: Final = 40
 """A buffer's region of the address space is 2^40 bytes."""
@@ -41,6 +44,10 @@ class Buffer:
         The kernel may write it, and may read only what it wrote.
     dependent
         It holds what an earlier kernel writes: it may be read only after ``griddepcontrol.wait``.
+    name_at
+        The caller's names of its elements, for messages, or ``None``.
+    first_launch
+        The number of the first of these launches.
     """
 
     name: str
@@ -52,6 +59,8 @@ class Buffer:
     stride: I64
     writable: bool
     dependent: bool
+    name_at: NameAt | None = None
+    first_launch: int = 0
     views: dict[str, Array] = field(default_factory=dict, repr=False)
 
     def view(self, code: str) -> Array | None:
@@ -76,7 +85,14 @@ class Buffer:
             self.stride[cut],
             self.writable,
             self.dependent,
+            self.name_at,
+            self.first_launch + first,
         )
+
+    def place(self, launch: int, offset: int) -> str:
+        """Say where an offset lies, for one of these launches: ``ids+0x68 = ids[3,2]``."""
+        name = self.name_at(self.first_launch + launch, offset) if self.name_at else ""
+        return f"{self.name}{offset:+#x}" + (f" = {name}" if name else "")
 
 
 class Memory:
@@ -102,6 +118,7 @@ class Memory:
         writable: bool = False,
         dependent: bool = False,
         address_offset: int = 0,
+        name_at: NameAt | None = None,
     ) -> Buffer:
         """Add a contiguous buffer.
 
@@ -117,6 +134,8 @@ class Memory:
             An earlier kernel writes it.
         address_offset
             Bytes by which the buffer is moved off its 16-byte alignment, 0..4095.
+        name_at
+            Names its elements in messages, by launch and byte offset.
 
         Raises
         ------
@@ -126,9 +145,8 @@ class Memory:
         if array.ndim < 1:
             raise ValueError(f"{name} needs one row a launch")
         rows = array.reshape(array.shape[0], 1, -1)
-        return self._add(
-            name, array, rows, np.zeros(self.launches, np.int64), writable, dependent, address_offset
-        )
+        stride = np.zeros(self.launches, np.int64)
+        return self._add(name, array, rows, stride, writable, dependent, address_offset, name_at)
 
     def add_rows(
         self,
@@ -139,12 +157,13 @@ class Memory:
         writable: bool = False,
         dependent: bool = False,
         address_offset: int = 0,
+        name_at: NameAt | None = None,
     ) -> Buffer:
         """Add a buffer of rows that lie apart in the address space, with nothing in between.
 
         Parameters
         ----------
-        name, writable, dependent, address_offset
+        name, writable, dependent, address_offset, name_at
             As for `add`.
         array
             ``[L, rows, n]``, C-contiguous.
@@ -170,7 +189,7 @@ class Memory:
             raise ValueError(f"{name} cannot be writable with stride 0: its rows would overlap")
         if array.shape[1] << 36 > 1 << (REGION_BITS - 1):
             raise ValueError(f"{name} has more than 8 rows")
-        return self._add(name, array, array, strides, writable, dependent, address_offset)
+        return self._add(name, array, array, strides, writable, dependent, address_offset, name_at)
 
     def _add(
         self,
@@ -181,6 +200,7 @@ class Memory:
         writable: bool,
         dependent: bool,
         address_offset: int,
+        name_at: NameAt | None,
     ) -> Buffer:
         if array.shape[0] != self.launches:
             raise ValueError(f"{name} must have {self.launches} launches, not {array.shape[0]}")
@@ -203,6 +223,7 @@ class Memory:
             stride,
             writable,
             dependent,
+            name_at,
         )
         self.buffers.append(buffer)
         return buffer

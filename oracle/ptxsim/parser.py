@@ -46,7 +46,8 @@ _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:]+)*")
 _FLOAT_BITS = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
 _INTEGER = re.compile(r"[-+~]?\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"[-+]?\d*\.\d*(?:[eE][-+]?\d+)?$|[-+]?\d+[eE][-+]?\d+$")
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"', re.MULTILINE)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"([^"]*)"\s+)?"([^"]*)"', re.MULTILINE)
+_LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*\binlined_at\s+(\d+)\s+(\d+)\s+\d+)?")
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _SPECIALS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
@@ -148,10 +149,14 @@ class _Body:
         self.labels[name] = len(self.instructions)
 
     def locate(self, statement: Statement) -> None:
-        """``.loc file line column``: where the following instructions come from."""
-        words = statement.text.split()
-        if words[0] == ".loc":
-            self.source = f"{self.files.get(words[1], words[1])}:{words[2]}" if words[2] != "0" else ""
+        """``.loc``: where the following instructions come from, and if inlined, where that was called."""
+        if match := _LOCATION.match(statement.text):
+            places = [
+                f"{self.files.get(file, file)}:{line}"
+                for file, line in (match.groups()[:2], match.groups()[2:])
+                if line not in (None, "0")
+            ]
+            self.source = ", called at ".join(places)
 
     def instruction(self, statement: Statement) -> None:
         """Parse and append one instruction."""
@@ -303,7 +308,10 @@ def parse_kernel(text: str, entry: str) -> Kernel:
     """
     variables: list[Variable] = []
     # The files are named at the end of the text.
-    files = {number: path.rsplit("/", 1)[-1] for number, path in _FILE.findall(text)}
+    files = {
+        number: "/".join(f"{folder}/{path}".strip("/").split("/")[-2:])
+        for number, folder, path in _FILE.findall(text)
+    }
     target, body, depth, found = "", None, 0, []
     kernel: tuple[str, tuple[Param, ...], _Body, tuple[int, ...] | None] | None = None
     for statement in statements(text):

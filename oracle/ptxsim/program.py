@@ -118,7 +118,7 @@ class Program:
         """Name a byte of shared memory, given from `SHARED_START`: variable and offset in it."""
         address = offset + SHARED_START
         best = max((v for v in self.variables if v[1] <= address), key=lambda v: v[1], default=None)
-        return f"{best[0]}{address - best[1]:+d}" if best else f"shared memory{offset:+d}"
+        return f"{best[0]}{address - best[1]:+#x}" if best else f"shared memory{offset:+#x}"
 
     def _targets(self) -> dict[int, int]:
         """Return where each branch goes, by instruction index."""

@@ -1,7 +1,7 @@
 """Who touched each cell of memory last, and whether a barrier lies between: the data race detector.
 
-Two accesses of one cell by different threads, at least one a write (two atomics do not count), are a race
-unless ordered. What orders them:
+Two accesses of one cell by different threads, at least one a write, are a race unless both are atomics or
+something orders them. What orders them:
 
 - a CTA barrier that both threads take part in (``bar.sync``, ``barrier.sync``), also through further
 barriers;
@@ -12,9 +12,13 @@ warp wait for each other but, by the PTX ISA, order no memory access, so code th
 A barrier's threads count only warp by warp: a ``bar.warp.sync`` of part of a warp's threads orders nothing
 here.
 
+So it does not matter in which order the threads happened to run: warps in step are judged as any others are.
+
 Cells are as wide as the narrowest access the program makes to the space. Each holds the stamp of its last
 write and of its last reads: ``tick << bits | code``, where the tick of a thread is that of its last barrier,
-and the code names a thread, or several of one warp, or several of several warps.
+and the code names a thread, or several of one warp, or several of several warps; of writes also whether it
+was an atomic. An atomic leaves the stamp of a plain write by the same thread since its last barrier, since
+that one still asks other threads for more.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +33,7 @@ U32 = npt.NDArray[np.uint32]
 Bool = npt.NDArray[np.bool_]
 
 _LOG_LIMIT = 64
+_NOWHERE: Index = np.zeros(0, np.intp)
 
 
 class Clocks:
@@ -48,13 +53,14 @@ class Clocks:
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         per_launch = geometry.pitch * geometry.ctas_per_launch
-        # A code is a thread number, plus `of_warp` for "several threads of this warp", or `several` or
-        # `atomic`.
+        # A code is a thread number, plus `of_warp` for "several threads of this warp" or `atomic` for "an
+        # atomic of this thread"; or it is `several`, or `several_atomics`.
         width = (per_launch - 1).bit_length()
         self.bits = width + 2
         self.one = np.uint32((1 << width) - 1)
         self.of_warp = np.uint32(1 << width)
         self.several = np.uint32(2 << width)
+        self.several_atomics = self.several | np.uint32(1)
         self.atomic = np.uint32(3 << width)
         self.code_mask = np.uint32((1 << self.bits) - 1)
         self.warp_mask = (self.one & ~np.uint32(WARP - 1)) | self.several
@@ -121,18 +127,20 @@ class Clocks:
         heard[warps] = np.maximum(heard[warps], self.stamp[first].astype(np.int64) >> self.bits)
         return np.asarray(heard)
 
-    def conflicts(self, index: Index, old: U32, atomic: bool) -> Bool:
+    def unordered(self, index: Index, old: U32) -> Bool:
         """Return which accesses ``old`` (one stamp a lane) are not ordered before the lanes at ``index``."""
         pitch, per_launch = self.geometry.pitch, self.geometry.ctas_per_launch
         code = (old & self.code_mask).astype(np.int64)
         tick = (old >> np.uint32(self.bits)).astype(np.int64)
         me = self.geometry.thread[index]
         own_tick = (self.stamp[index] >> np.uint32(self.bits)).astype(np.int64)
-        one_warp = code < int(self.several)
-        warp = (code & int(self.one)) // WARP
+        owner = code & int(self.one)
+        is_atomic = code >= int(self.atomic)
+        one_warp = (code < int(self.several)) | is_atomic
+        warp = owner // WARP
         same_cta = warp // (pitch // WARP) == me // pitch if per_launch > 1 else np.ones(len(index), np.bool_)
         same_cta &= one_warp | (per_launch == 1)
-        ordered = (old == 0) | (code == me)
+        ordered = (old == 0) | ((owner == me) & ((code == owner) | is_atomic))
         ordered |= same_cta & (old < self.base[index])
         ordered |= one_warp & (warp == me // WARP) & (tick < own_tick)
         if self._known is not None:
@@ -141,19 +149,26 @@ class Clocks:
                 self.geometry.cta[index], me // WARP % per_cta, np.where(one_warp, warp % per_cta, 0)
             ]
             ordered |= one_warp & same_cta & (tick <= known)
-        if atomic:
-            ordered |= code == self.atomic
         return np.asarray(~ordered)
+
+    def atomics(self, old: U32) -> Bool:
+        """Return which stamps are of atomics."""
+        code = old & self.code_mask
+        return np.asarray((code >= self.atomic) | (code == self.several_atomics))
 
     def name(self, stamp: int) -> str:
         """Say in words who left ``stamp``."""
         code = stamp & int(self.code_mask)
         pitch, threads = self.geometry.pitch, self.geometry.threads
+        owner = code & int(self.one)
+        thread = f"thread {owner // pitch * threads + owner % pitch}"
         if code < self.of_warp:
-            return f"thread {code // pitch * threads + code % pitch}"
+            return thread
         if code < self.several:
-            return f"several threads of warp {(code & int(self.one)) // WARP}"
-        return "an atomic of another thread" if code == self.atomic else "several threads"
+            return f"several threads of warp {owner // WARP}"
+        if code >= self.atomic:
+            return f"an atomic of {thread}"
+        return "atomics of several threads" if code == self.several_atomics else "several threads"
 
 
 Report = Callable[[int, int, str], Exception]
@@ -204,7 +219,9 @@ class Tracker:
         writer = self.written(first, count, aligned, report)
         base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
         if not self._all_ordered(self._last_write):
-            self._check(lanes, first, count, writer, "read of what {} has written", report)
+            places = self._unordered(lanes, first, count, writer)
+            if len(places):
+                raise self._race(first, count, writer, int(places[0]), "read of what {} has written", report)
         if self._log and self._all_ordered(self._last_read):
             self._forget()
         elif len(self._log) > _LOG_LIMIT:
@@ -218,60 +235,67 @@ class Tracker:
         """Note a write; two lanes in one cell are a race unless atomic."""
         clocks = self.clocks
         stamp: U32 = lanes.take(clocks.stamp)
+        if count > 1:
+            stamp = stamp.repeat(count)
+        mark = stamp | clocks.atomic if atomic else stamp
         if not self._all_ordered(self._last_write):
             old = gather(self.writer, first, count, aligned)
-            self._check(lanes, first, count, old, "write of what {} has written", report, atomic=atomic)
+            places = self._unordered(lanes, first, count, old)
+            if atomic:
+                both = places[clocks.atomics(old[places])]
+                mark[both] = (stamp[both] & ~clocks.code_mask) | clocks.several_atomics
+                places = places[~clocks.atomics(old[places])]
+                mark = np.where(old == stamp, stamp, mark)
+            if len(places):
+                raise self._race(first, count, old, int(places[0]), "write of what {} has written", report)
         if not self._all_ordered(self._last_read):
             if self._log and self._was_read(first, count, aligned):
                 self._settle()
             if self._reader is not None:
                 old = gather(self._reader, first, count, aligned)
-                self._check(lanes, first, count, old, "write of what {} has read", report)
+                places = self._unordered(lanes, first, count, old)
+                if len(places):
+                    raise self._race(first, count, old, int(places[0]), "write of what {} has read", report)
         self._last_write = clocks.tick
-        if atomic:
-            stamp = (stamp & ~clocks.code_mask) | clocks.atomic
-        spread = stamp.repeat(count) if count > 1 else stamp
-        scatter(self.writer, first, count, aligned, spread)
+        scatter(self.writer, first, count, aligned, mark)
         # Lanes in ascending places cannot meet in one; otherwise see whose stamp is left.
-        if not atomic and (not aligned or np.count_nonzero(first[1:] > first[:-1]) != len(first) - 1):
-            left = gather(self.writer, first, count, aligned)
-            if np.count_nonzero(left != spread):
-                at = int(np.flatnonzero(left != spread)[0])
-                problem = f"written by {clocks.name(int(left[at]))} in the same instruction"
-                raise report(at // count, int(first[at // count]) + at % count, problem)
+        if aligned and np.count_nonzero(first[1:] > first[:-1]) == len(first) - 1:
+            return
+        left = gather(self.writer, first, count, aligned)
+        met = np.flatnonzero(left != mark)
+        if len(met) and atomic:
+            cells = first[met // count] + met % count
+            self.writer[cells] = (left[met] & ~clocks.code_mask) | clocks.several_atomics
+        elif len(met):
+            at = int(met[0])
+            problem = f"written by {clocks.name(int(left[at]))} in the same instruction"
+            raise report(at // count, int(first[at // count]) + at % count, problem)
 
-    def _check(
-        self,
-        lanes: Lanes,
-        first: Index,
-        count: int,
-        old: U32,
-        problem: str,
-        report: Report,
-        *,
-        atomic: bool = False,
-    ) -> None:
-        """Raise if a lane's access is not ordered after the access that left ``old``."""
+    def _unordered(self, lanes: Lanes, first: Index, count: int, old: U32) -> Index:
+        """Return the places in ``old`` whose accesses are not ordered before the lanes' access now."""
         clocks = self.clocks
         base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
         if count > 1:
             base, stamp = base.repeat(count), stamp.repeat(count)
         late = old >= base if self._one_cta else old != 0
         if not np.count_nonzero(late):
-            return
+            return _NOWHERE
         # The usual reasons, for all lanes at once: the same thread, or the same warp before a bar.warp.sync.
         difference = old ^ stamp
         late &= (difference & clocks.code_mask) != 0
         late &= ((difference & clocks.warp_mask) != 0) | (old >= (stamp & ~clocks.code_mask))
-        if not np.count_nonzero(late):
-            return
         places = np.flatnonzero(late)
-        conflicts = clocks.conflicts(lanes.index[places // count], old[places], atomic)
-        if conflicts.any():
-            position, step = divmod(int(places[np.flatnonzero(conflicts)[0]]), count)
-            other = clocks.name(int(old[position * count + step]))
-            detail = f"a {problem.format(other)}, with no barrier between"
-            raise report(position, int(first[position]) + step, detail)
+        if not len(places):
+            return _NOWHERE
+        return np.asarray(places[clocks.unordered(lanes.index[places // count], old[places])])
+
+    def _race(
+        self, first: Index, count: int, old: U32, place: int, problem: str, report: Report
+    ) -> Exception:
+        """Return the exception for one place in ``old``."""
+        position, step = divmod(place, count)
+        detail = f"a {problem.format(self.clocks.name(int(old[place])))}, with no barrier between"
+        return report(position, int(first[position]) + step, detail)
 
     def _was_read(self, first: Index, count: int, aligned: bool) -> bool:
         """Return whether a logged read may have touched one of the cells."""

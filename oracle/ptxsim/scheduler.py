@@ -1,9 +1,7 @@
 """Decides which lanes run next, and holds the lanes that wait for others.
 
-The canonical order (schedule 0) runs, of all lanes that can run, those at the lowest instruction, together.
-Any other schedule draws for each thread one of a few priorities (odd schedules: the same for a warp) and runs
-the most urgent lanes until they wait, then the next: what it changes is the order between rendezvous, which
-no correct kernel notices.
+In the canonical order, of all lanes that can run, those at the lowest instruction go next, together; in
+another (`orders`), those of the most urgent priority.
 """
 
 import heapq
@@ -18,12 +16,11 @@ from oracle.ptxsim.emitter import DTYPES
 from oracle.ptxsim.lanes import LANES, WARP, Geometry, Index, Lanes, lanes_of
 from oracle.ptxsim.machine import CtaLanes, Machine
 from oracle.ptxsim.ops_collective import FULL_MASK
+from oracle.ptxsim.orders import PRIORITIES
 from oracle.ptxsim.program import Program
 from oracle.ptxsim.syntax import Immediate, Register
 
 Array = npt.NDArray[Any]
-
-_PRIORITIES = 3
 
 
 class Code:
@@ -52,10 +49,10 @@ class Code:
         return self._singles[index]
 
     def registers(self, machine: Machine) -> list[Any]:
-        """Return a register file: zeros, and what is known before the kernel starts."""
+        """Return a register file: what the order fills it with, and what is known before the start."""
         program, geometry = self.program, machine.geometry
-        zeros = {code: np.zeros(geometry.size, dtype) for code, dtype in DTYPES.items()}
-        registers: list[Any] = [zeros[program.homes[r.index]] for r in program.registers]
+        blanks = {code: machine.order.blank(geometry.size, dtype) for code, dtype in DTYPES.items()}
+        registers: list[Any] = [blanks[program.homes[r.index]] for r in program.registers]
         run, kept = self._per_cta
         run(registers, CtaLanes(geometry), machine)
         for register in kept:
@@ -78,13 +75,11 @@ class Scheduler:
     ----------
     code, machine
         The program and the tile.
-    schedule
-        0, or the number of another order.
     budget
         Instructions that may be issued before the run counts as endless.
     """
 
-    def __init__(self, code: Code, machine: Machine, schedule: int, budget: int) -> None:
+    def __init__(self, code: Code, machine: Machine, budget: int) -> None:
         self.code = code
         self.program = code.program
         self.machine = machine
@@ -98,7 +93,7 @@ class Scheduler:
         self._ready: dict[tuple[int, int], list[Lanes]] = {}
         self._order: list[tuple[int, int]] = []
         self._meeting: dict[int, list[Lanes]] = {}
-        self._priority = _priorities(self.geometry, schedule)
+        self._priority = machine.order.priority
 
     def run(self) -> None:
         """Run until every lane has ended."""
@@ -106,11 +101,11 @@ class Scheduler:
         self._add(0, lanes_of(geometry, np.flatnonzero(geometry.exists)))
         while self._order:
             key = heapq.heappop(self._order)
-            self._run(key[1], self._union(self._ready.pop(key)))
+            self._run(*key, self._union(self._ready.pop(key)))
         if self._meeting or self.barriers.waiting:
             self._deadlock()
 
-    def _run(self, start: int, lanes: Lanes) -> None:
+    def _run(self, priority: int, start: int, lanes: Lanes) -> None:
         found = self.code.segment(start, lanes)
         count = found.end - found.start
         self.instructions += count
@@ -124,19 +119,19 @@ class Scheduler:
             )
         held = found.run(self.registers, lanes, self.machine) if found.run else None
         if found.stop == "fall":
-            self._add(found.end, lanes)
+            self._push((priority, found.end), lanes)
         elif found.stop == "wait":
-            self._arrive(found.end, lanes)
+            self._arrive(priority, found.end, lanes)
         else:
             if held is not None:
                 some = int(np.count_nonzero(held))
                 if some < lanes.n:
-                    self._add(found.end, self._part(lanes, ~held) if some else lanes)
+                    self._push((priority, found.end), self._part(lanes, ~held) if some else lanes)
                     if not some:
                         return
                     lanes = self._part(lanes, held)
             if found.stop == "branch":
-                self._add(self.program.targets[found.end - 1], lanes)
+                self._push((priority, self.program.targets[found.end - 1]), lanes)
             else:
                 self._leave(lanes)
 
@@ -144,12 +139,16 @@ class Scheduler:
         return lanes_of(self.geometry, lanes.index[held])
 
     def _add(self, pc: int, lanes: Lanes) -> None:
+        """Let lanes that met go on, each at its priority."""
         if self._priority is None:
             self._push((0, pc), lanes)
             return
-        priority = self._priority[lanes.index]
-        for which in np.unique(priority):
-            self._push((int(which), pc), self._part(lanes, priority == which))
+        priority = lanes.take(self._priority)
+        for which in range(PRIORITIES):
+            mine = priority == which
+            some = np.count_nonzero(mine)
+            if some:
+                self._push((which, pc), lanes if some == lanes.n else self._part(lanes, mine))
 
     def _push(self, key: tuple[int, int], lanes: Lanes) -> None:
         if key in self._ready:
@@ -172,13 +171,13 @@ class Scheduler:
 
     # Rendezvous.
 
-    def _arrive(self, index: int, lanes: Lanes) -> None:
+    def _arrive(self, priority: int, index: int, lanes: Lanes) -> None:
         """Lanes stand before a collective or barrier: let them wait, and let go whoever is complete."""
         guard = self.program.code[index].guard
         if guard is not None:
             held = self._value(guard.register, lanes) != guard.negated
             if not held.all():
-                self._add(index + 1, self._part(lanes, ~held))
+                self._push((priority, index + 1), self._part(lanes, ~held))
                 if not held.any():
                     return
                 lanes = self._part(lanes, held)
@@ -191,6 +190,7 @@ class Scheduler:
             mask = self._operand(self.program.member_mask(index), lanes)
             if (mask == FULL_MASK).all():
                 self._together(index, lanes)
+                self._push((priority, index + 1), lanes)
                 return
         waiting = self._meeting.setdefault(index, [])
         waiting.append(lanes)
@@ -203,14 +203,15 @@ class Scheduler:
             self._meeting[index] = [lanes_of(self.geometry, rest)]
         else:
             del self._meeting[index]
-        self._together(index, lanes_of(self.geometry, index_of_all[ready]))
+        met = lanes_of(self.geometry, index_of_all[ready])
+        self._together(index, met)
+        self._add(index + 1, met)
 
     def _together(self, index: int, lanes: Lanes) -> None:
         """Run a collective for lanes that met."""
         self.instructions += 1
         self.lane_instructions += lanes.n
         self.code.single(index)(self.registers, lanes, self.machine)
-        self._add(index + 1, lanes)
 
     def _value(self, register: Register, lanes: Lanes) -> Array:
         known = self.program.constants.get(register.index)
@@ -231,8 +232,9 @@ class Scheduler:
         present[waiting] = True
         mask = np.zeros(self.geometry.size, np.uint32)
         mask[waiting] = self._operand(self.program.member_mask(index), Lanes(self.geometry, waiting, 1))
-        warps = np.unique(waiting // WARP)
-        here, masks = present.reshape(-1, WARP)[warps], mask.reshape(-1, WARP)[warps]
+        here, masks = present.reshape(-1, WARP), mask.reshape(-1, WARP)
+        if (masks[here] == FULL_MASK).all():
+            return np.asarray(here.all(axis=1).repeat(WARP)[waiting])
         bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
         alone = here & (masks & bits == 0)
         if alone.any():
@@ -241,13 +243,11 @@ class Scheduler:
                 "member mask",
                 f"the mask {masks[row, lane]:#x} leaves out the lane itself",
                 index,
-                int(warps[row] * WARP + lane),
+                int(row * WARP + lane),
             )
-        incomplete = np.zeros(here.shape, np.bool_)
-        for lane in range(WARP):
-            member = masks & bits[lane] != 0
-            incomplete |= member & ~(here[:, lane : lane + 1] & (masks[:, lane : lane + 1] == masks))
-        return (here & ~incomplete)[here]
+        # The lanes of a warp that wait with the same mask as each one must be the members of that mask.
+        alike = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
+        return np.asarray((np.packbits(alike, axis=2, bitorder="little").view("<u4")[..., 0] == masks)[here])
 
     def _deadlock(self) -> None:
         """Nobody can run, but some wait: say who waits where, and where the ones they wait for are."""
@@ -289,15 +289,3 @@ def _sorted(parts: list[Lanes], size: int) -> Index:
     for part in parts:
         present[part.index] = True
     return np.flatnonzero(present)
-
-
-def _priorities(geometry: Geometry, schedule: int) -> npt.NDArray[np.int64] | None:
-    """Return the priority of each lane in another schedule; the same in every CTA."""
-    if schedule == 0:
-        return None
-    draw = np.random.default_rng(schedule)
-    if schedule % 2:
-        one = draw.integers(0, _PRIORITIES, geometry.pitch // WARP).repeat(WARP)
-    else:
-        one = draw.integers(0, _PRIORITIES, geometry.pitch)
-    return np.tile(one, geometry.ctas)

@@ -12,6 +12,7 @@ from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes
 from oracle.ptxsim.local import Local
 from oracle.ptxsim.memory import REGION_BITS, Buffer
+from oracle.ptxsim.orders import Order
 from oracle.ptxsim.program import SHARED_START, WINDOWS, Program
 from oracle.ptxsim.races import Clocks
 
@@ -25,6 +26,8 @@ class Tile:
     ----------
     program, geometry
         What runs, and how many lanes of it.
+    order
+        Who goes first.
     buffers
         Global memory of these launches.
     params
@@ -39,6 +42,7 @@ class Tile:
         self,
         program: Program,
         geometry: Geometry,
+        order: Order,
         buffers: list[Buffer],
         params: npt.NDArray[np.uint8],
         dynamic_shared: int,
@@ -46,6 +50,7 @@ class Tile:
     ) -> None:
         self.program = program
         self.geometry = geometry
+        self.order = order
         self.first_launch = first_launch
         self.params = params
         self.clocks = Clocks(geometry)
@@ -208,7 +213,7 @@ class Tile:
     def _atomic_parts(
         self, index: int, lanes: Lanes, space: str, address: Array, offset: int, code: str
     ) -> Iterator[tuple[Array, Index, Index]]:
-        """Check an atomic access; yield data, cells and lanes' positions for each piece of memory."""
+        """Check an atomic access; yield, for each piece of memory, its data, and cells and lanes by turns."""
         if space == "generic":
             split = self._spaces(lanes, self._broad(lanes, address, offset))
         else:
@@ -223,7 +228,8 @@ class Tile:
                 if found == "shared"
                 else self.memory.atomic(sub, part, code, fault)
             )
-            yield data, cells, positions
+            turns = self.order.turns(sub.index)
+            yield (data, cells, positions) if turns is None else (data, cells[turns], positions[turns])
 
     def atomic(
         self,
@@ -236,7 +242,7 @@ class Tile:
         code: str,
         values: tuple[Array, ...],
     ) -> Array:
-        """``atom``: one lane after the other, in lane order; the values before."""
+        """``atom``: one lane after the other; the values before."""
         before = np.empty(lanes.n, code)
         operands = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
         if lanes.n:
@@ -297,9 +303,9 @@ class Tile:
         used = rows[:, : 8 * count]
         if int(np.bitwise_or.reduce(used, axis=None)) & 15:
             position = int(np.flatnonzero((rows & np.uint32(15)) * (np.arange(WARP) < 8 * count))[0])
-            raise self._fault(index, lanes)(
-                "misaligned", "a matrix row of 16 bytes", position, int(rows.reshape(-1)[position])
-            )
+            at = int(rows.reshape(-1)[position])
+            place = self.program.shared_name(at - SHARED_START)
+            raise self._fault(index, lanes)("misaligned", "a matrix row of 16 bytes", position, at, place)
         lane = np.arange(WARP)
         result = []
         for matrix in range(count):

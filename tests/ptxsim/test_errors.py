@@ -9,7 +9,7 @@ from oracle import ptxsim
 def test_read_past_the_end_of_a_buffer_names_the_first_thread_and_offset():
     error = fault(AT.format("table") + "ld.global.b32 %r1, [%rd0+16];", buffers=INPUT)
     assert (error.kind, error.launch, error.thread) == ("out of bounds", 0, 60)
-    assert error.buffer == "table+256"
+    assert error.buffer == "table+0x100"
     assert error.address == (1 << 40) + 0x1010 + 256
     assert error.text == "ld.global.b32 %r1, [%rd0+16]"
     assert "4 bytes" in error.detail
@@ -17,7 +17,7 @@ def test_read_past_the_end_of_a_buffer_names_the_first_thread_and_offset():
 
 def test_read_before_the_start_of_a_buffer():
     error = fault(AT.format("table") + "ld.global.b32 %r1, [%rd0+-4];", buffers=INPUT)
-    assert (error.kind, error.thread, error.buffer) == ("out of bounds", 0, "table-4")
+    assert (error.kind, error.thread, error.buffer) == ("out of bounds", 0, "table-0x4")
 
 
 def test_read_at_an_address_in_no_buffer():
@@ -58,7 +58,7 @@ def test_misaligned_global_access(width):
         else ".reg .b16 %s; ld.param.u64 %rd0, [table]; ld.global.b16 %s, [%rd0+1];",
         buffers=INPUT,
     )
-    assert (error.kind, error.thread, error.buffer) == ("misaligned", 0, "table+1")
+    assert (error.kind, error.thread, error.buffer) == ("misaligned", 0, "table+0x1")
 
 
 def test_vector_load_needs_the_vector_s_alignment():
@@ -85,7 +85,7 @@ def test_address_offset_misaligns_a_buffer():
 
 def test_write_to_an_input():
     error = fault(AT.format("table") + "st.global.b32 [%rd0], %r0;", buffers=INPUT)
-    assert (error.kind, error.thread, error.buffer) == ("read-only", 0, "table+0")
+    assert (error.kind, error.thread, error.buffer) == ("read-only", 0, "table+0x0")
 
 
 def test_read_of_an_output_element_that_the_kernel_has_not_written():
@@ -94,7 +94,7 @@ def test_read_of_an_output_element_that_the_kernel_has_not_written():
         + "setp.ne.u32 %p1, %r0, 9; @%p1 st.global.b32 [%rd0], %r0; ld.global.b32 %r1, [%rd0];"
     )
     error = fault(body, buffers=OUTPUT)
-    assert (error.kind, error.thread, error.buffer) == ("uninitialised", 9, "result+36")
+    assert (error.kind, error.thread, error.buffer) == ("uninitialised", 9, "result+0x24")
 
 
 def test_read_of_shared_memory_never_written():
@@ -103,7 +103,7 @@ def test_read_of_shared_memory_never_written():
         "@%p1 st.shared.b32 [%r1], 0; bar.sync 0; ld.shared.b32 %r2, [%r1];"
     )
     error = fault(body)
-    assert (error.kind, error.thread, error.buffer) == ("uninitialised", 60, "room+240")
+    assert (error.kind, error.thread, error.buffer) == ("uninitialised", 60, "room+0xf0")
 
 
 def test_part_of_a_shared_word_never_written():
@@ -112,12 +112,12 @@ def test_part_of_a_shared_word_never_written():
         "st.shared.b16 [%r1], %s; st.shared.b8 [%r1+2], %s; ld.shared.b32 %r2, [%r1];"
     )
     error = fault(body)
-    assert (error.kind, error.buffer) == ("uninitialised", "room+3")
+    assert (error.kind, error.buffer) == ("uninitialised", "room+0x3")
 
 
 def test_shared_access_out_of_bounds():
     error = fault(SHARED + "mov.b32 %r1, room; mad.lo.u32 %r1, %r0, 8, %r1; st.shared.b32 [%r1], 1;")
-    assert (error.kind, error.thread, error.buffer) == ("out of bounds", 32, "room+256")
+    assert (error.kind, error.thread, error.buffer) == ("out of bounds", 32, "room+0x100")
     assert "256 bytes" in error.detail
 
 
@@ -132,13 +132,13 @@ def test_dynamic_shared_memory_is_as_large_as_the_launch_says():
     )
     program = ptxsim.parse(text)
     ptxsim.launch(program, ptxsim.Memory(1), [], 1, dynamic_shared=128)
-    with pytest.raises(ptxsim.SimulationError, match=r"out of bounds.*pool\+124"):
+    with pytest.raises(ptxsim.SimulationError, match=r"out of bounds.*pool\+0x7c"):
         ptxsim.launch(program, ptxsim.Memory(1), [], 1, dynamic_shared=127)
 
 
 def test_shared_access_misaligned():
     error = fault(SHARED + "mov.b32 %r1, room; add.s32 %r1, %r1, 2; st.shared.b32 [%r1], 1;")
-    assert (error.kind, error.buffer) == ("misaligned", "room+2")
+    assert (error.kind, error.buffer) == ("misaligned", "room+0x2")
 
 
 def test_local_memory_is_checked_too():
@@ -157,7 +157,7 @@ DEPENDENT = [("logits", words(), {"dependent": True}), ("result", words(), {"wri
 
 def test_read_of_a_dependent_buffer_before_the_wait():
     error = fault(AT.format("logits") + "ld.global.b32 %r1, [%rd0]; griddepcontrol.wait;", buffers=DEPENDENT)
-    assert (error.kind, error.buffer) == ("before the wait", "logits+0")
+    assert (error.kind, error.buffer) == ("before the wait", "logits+0x0")
 
 
 def test_global_store_before_the_wait():
@@ -210,8 +210,6 @@ def test_trap():
 
 
 def test_source_line_is_named_when_the_text_has_line_information():
-    text = (
-        f'{HEADER}.visible .entry kernel()\n{{\n.loc 1 42 7\ntrap;\nret;\n}}\n.file 1 "/some/kernel.py"'
-    )
+    text = f'{HEADER}.visible .entry kernel()\n{{\n.loc 1 42 7\ntrap;\nret;\n}}\n.file 1 "/some/kernel.py"'
     with pytest.raises(ptxsim.SimulationError, match=r"kernel\.py:42"):
         ptxsim.launch(ptxsim.parse(text), ptxsim.Memory(1), [], 1)

@@ -133,10 +133,10 @@ def test_rows_at_any_stride():
 @pytest.mark.parametrize(
     ("stride", "shift", "place"),
     [
-        (1024, 1, r"logits\+128"),
-        (1024, -1, r"logits-4"),
-        (1 << 36, 1, r"logits\+128"),
-        (0, 1, r"logits\+128"),
+        (1024, 1, r"logits\+0x80"),
+        (1024, -1, r"logits-0x4"),
+        (1 << 36, 1, r"logits\+0x80"),
+        (0, 1, r"logits\+0x80"),
     ],
 )
 def test_gaps_between_rows_are_out_of_bounds(stride, shift, place):

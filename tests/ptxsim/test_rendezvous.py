@@ -226,7 +226,7 @@ def test_global_memory_is_watched_as_well():
     out = [("result", np.zeros((3, 64), np.uint32), {"writable": True})]
     at = "ld.param.u64 %rd0, [result]; mul.wide.u32 %rd1, %r0, 4; add.s64 %rd1, %rd0, %rd1;"
     error = fault(at + "st.global.b32 [%rd0], %r0;", buffers=out)
-    assert (error.kind, error.buffer) == ("race", "result+0")
+    assert (error.kind, error.buffer) == ("race", "result+0x0")
     body = (
         at + "st.global.b32 [%rd1], %r0; {0} xor.b32 %r1, %r0, 32; mul.wide.u32 %rd2, %r1, 4;"
         "add.s64 %rd2, %rd0, %rd2; ld.global.b32 %r2, [%rd2];"
