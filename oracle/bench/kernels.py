@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from oracle.bench import figures, timing
 from oracle.bench.figures import Figure
-from oracle.bench.points import OURS, Point, points
+from oracle.bench.points import EARLY, OURS, Point, points
 from oracle.bench.subjects import Subject, subject, unavailable
 
 _WARM_SECONDS: Final = 0.5
@@ -33,7 +33,11 @@ class Kernels:
     @property
     def wrong(self) -> dict[Point, int]:
         """Points of our own kernels, and their differing words where there are any."""
-        return {point: n for point, n in self.differing.items() if n and point.kernel in OURS}
+        return {
+            point: n
+            for point, n in self.differing.items()
+            if n and EARLY.get(point.kernel, point.kernel) in OURS
+        }
 
     def microseconds(self, point: Point) -> float | None:
         """Return the figure of a point; None where it was refused or not measured."""

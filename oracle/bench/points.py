@@ -14,6 +14,9 @@ NO_METADATA: Final = 0
 """The tile of a point without metadata."""
 
 OURS: Final = ("cute", "triton")
+EARLY: Final = {f"{name}-early": name for name in OURS}
+"""Our kernels with ``early_dependents=True``: the kernel behind may start before this one is done."""
+
 TIED_TILES: Final = (NO_METADATA, 8)
 NATURAL: Final = "natural"
 INPUTS: Final = {
@@ -33,7 +36,7 @@ class Point:
     """One line and column of the tables.
 
     kernel
-        ``cute``, ``triton``, ``vllm``, ``flashinfer``, ``torch``, ``floor``, ``wait`` or ``empty``.
+        One of `OURS` or `EARLY`, ``vllm``, ``flashinfer``, ``torch``, ``floor``, ``wait`` or ``empty``.
     batch, tile
         b, and the GEMM's token tile or `NO_METADATA`; with metadata all 256 experts are local.
     inputs
@@ -54,8 +57,9 @@ class Point:
 def points() -> list[Point]:
     """Return every point, in the order of the tables."""
     made = [Point("empty", 1), Point("wait", 1), *(Point("floor", b) for b in BATCHES)]
-    made += [Point(kernel, b) for kernel in (*OURS, "vllm", "torch") for b in BATCHES]
-    made += [Point(kernel, b, tile) for kernel in (*OURS, "flashinfer") for tile in TILES for b in BATCHES]
+    made += [Point(kernel, b) for kernel in (*OURS, *EARLY, "vllm", "torch") for b in BATCHES]
+    with_metadata = (*OURS, *EARLY, "flashinfer")
+    made += [Point(kernel, b, tile) for kernel in with_metadata for tile in TILES for b in BATCHES]
     made += [
         Point(kernel, b, tile, inputs)
         for kernel in OURS

@@ -115,6 +115,9 @@ def measure(
                 backend: [Path(scratch) / f"{backend}-{number}" for number in range(2 * each)]
                 for backend in waiting
             }
+            for places in folders.values():
+                for folder in places:
+                    folder.mkdir()
             with ThreadPoolExecutor(2 * each * len(waiting) if many else 1) as pool:
                 for state in (COLD, WARM):
                     done = {

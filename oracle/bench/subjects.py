@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from itertools import repeat
 from typing import Any, Final
 
@@ -12,11 +13,12 @@ import numpy as np
 import spec
 from oracle import backends
 from oracle.bench import floors
-from oracle.bench.points import NO_METADATA, OURS, SCALE, Point, problem
+from oracle.bench.points import EARLY, NO_METADATA, OURS, SCALE, Point, problem
 from oracle.compare import PERMITTED, compare, expect
 from oracle.problem import I32, POISON_WORD, Batch, Outputs
 
 DEVICE: Final = "cuda"
+_EARLY: Final = "early_dependents"
 _BACKEND: Final = {"flashinfer": "flashinfer-logits"}
 
 
@@ -85,13 +87,17 @@ def unavailable(kernel: str) -> str | None:
     """Why a kernel cannot be timed on the card here, in one line; None if it can."""
     if kernel in floors.TEXTS:
         return backends.unavailable("torch", "cuda")
-    return backends.unavailable(_BACKEND.get(kernel, kernel), "cuda")
+    name = EARLY.get(kernel, kernel)
+    reason = backends.unavailable(_BACKEND.get(name, name), "cuda")
+    if reason is None and kernel in EARLY and _EARLY not in signature(_host(name).route).parameters:
+        reason = f"its route has no {_EARLY}"
+    return reason
 
 
 def subject(point: Point) -> Subject:
     """Make one point ready; its kernel is available."""
     make = {"vllm": _vllm, "torch": _torch, "flashinfer": _flashinfer}
-    if point.kernel in OURS:
+    if point.kernel in OURS or point.kernel in EARLY:
         return _ours(point)
     if point.kernel in floors.TEXTS:
         return _floor(point)
@@ -107,11 +113,17 @@ def _in_a_row(call: Callable[[], object]) -> Callable[[int], None]:
 
 
 def _ours(point: Point) -> Subject:
-    host = importlib.import_module(f"impl_{point.kernel}.host")
-    host.prepare()
+    name = EARLY.get(point.kernel, point.kernel)
+    host = _host(name)
+    options = {_EARLY: True} if point.kernel in EARLY else {}
+    host.prepare(True, **options)
     tensors = Tensors(point)
-    call = partial(host.route, *arguments(point, tensors))
-    return Subject(point, call, _in_a_row(call), tensors.poison, partial(tensors.differing, point.kernel))
+    call = partial(host.route, *arguments(point, tensors), **options)
+    return Subject(point, call, _in_a_row(call), tensors.poison, partial(tensors.differing, name))
+
+
+def _host(name: str) -> Any:
+    return importlib.import_module(f"impl_{name}.host")
 
 
 def arguments(point: Point, tensors: Tensors) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oracle.bench.points import BATCHES, NATURAL, OURS, TILES
+from oracle.bench.points import BATCHES, EARLY, NATURAL, OURS, TILES
 
 Record = Mapping[str, Any]
 Key = tuple[str, str, int, int]
@@ -15,6 +15,8 @@ _NOT_MEASURED: Final = ""
 _NAMES: Final = {
     "cute": "CuTe DSL",
     "triton": "Triton",
+    "cute-early": "CuTe DSL, early dependents",
+    "triton-early": "Triton, early dependents",
     "vllm": "vLLM's Triton kernel",
     "torch": "torch, seven eager kernels",
     "flashinfer": "FlashInfer's kernel",
@@ -99,13 +101,13 @@ def _rows(record: Record, lines: Sequence[tuple[str, str, str, int]]) -> tuple[t
 
 
 def _plain(record: Record) -> Table:
-    kernels = ("cute", "triton", "vllm", "torch", "floor", "wait", "empty")
+    kernels = (*OURS, *EARLY, "vllm", "torch", "floor", "wait", "empty")
     rows = _rows(record, [(_NAMES[kernel], kernel, NATURAL, 0) for kernel in kernels])
     return Table("No metadata, microseconds per launch", _HEAD, rows)
 
 
 def _metadata(record: Record) -> Table:
-    kernels = (*OURS, "flashinfer")
+    kernels = (*OURS, *EARLY, "flashinfer")
     lines = [
         (f"{_NAMES[kernel]}, tile {tile}", kernel, NATURAL, tile) for kernel in kernels for tile in TILES
     ]

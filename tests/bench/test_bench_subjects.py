@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import spec.host
-from oracle import ptxsim
+from oracle import backends, ptxsim
 from oracle.bench import floors, kernels, subjects
 from oracle.bench.points import BATCHES, INPUTS, TILES, Point, points, problem
 from oracle.problem import POISON_WORD
@@ -17,10 +17,10 @@ from oracle.ptxsim import SimulationError
 
 def pretend_host(monkeypatch, name, route):
     host = ModuleType(f"impl_{name}.host")
-    host.prepared = 0
+    host.prepared = []
 
-    def prepare():
-        host.prepared += 1
+    def prepare(renormalize, **options):
+        host.prepared.append((renormalize, options))
 
     host.route, host.prepare = route, prepare
     monkeypatch.setitem(sys.modules, host.__name__, host)
@@ -37,8 +37,29 @@ def checked(made, clock):
 def test_our_kernel_is_called_as_the_contract_says(pretended, clock, inputs, tile):
     host = pretend_host(pretended, "cute", spec.host.route)
     made = subjects.subject(Point("cute", 4, tile, inputs))
-    assert host.prepared == 1
+    assert host.prepared == [(True, {})]
     assert checked(made, clock()) == 0
+
+
+def test_early_dependents_are_asked_for_and_the_bits_are_the_same(pretended, clock):
+    given = []
+
+    def route(*arguments, early_dependents=False):
+        given.append(early_dependents)
+        spec.host.route(*arguments)
+
+    host = pretend_host(pretended, "triton", route)
+    made = subjects.subject(Point("triton-early", 4, 8))
+    assert checked(made, clock()) == 0
+    assert host.prepared == [(True, {"early_dependents": True})]
+    assert set(given) == {True}
+
+
+def test_a_route_without_early_dependents_is_told(monkeypatch):
+    monkeypatch.setattr(backends, "unavailable", lambda name, device: None)
+    pretend_host(monkeypatch, "cute", spec.host.route)
+    assert subjects.unavailable("cute") is None
+    assert subjects.unavailable("cute-early") == "its route has no early_dependents"
 
 
 @pytest.mark.parametrize("field", ["ids", "weights", "metadata"])
