@@ -10,6 +10,7 @@ import numpy.typing as npt
 import spec
 from oracle.compare import Mismatch, explain
 from oracle.problem import F32, Batch, Outputs
+from oracle.traffic.calls import FAMILY
 from spec.selection import inverse, key, score
 
 _EVERY_WORD: Final = 1 << 30
@@ -73,6 +74,42 @@ class View:
 
 
 @dataclass(frozen=True)
+class Dispute:
+    """A word that somebody has other than specified.
+
+    word
+        What one of them says.
+    answers
+        What each says who said anything; None where that is right.
+    """
+
+    word: Mismatch
+    answers: dict[str, Mismatch | None]
+
+    @property
+    def place(self) -> str:
+        """The field and the index in it."""
+        return self.word.field + "".join(f"[{i}]" for i in self.word.index)
+
+    @property
+    def right(self) -> str:
+        """The right word, in hex and as a number."""
+        return "untouched" if self.word.clause == "M8" else _value(self.word.expected, self.word.field)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return who says what."""
+        return [
+            (name, "right" if said is None else _value(said.actual, said.field))
+            for name, said in self.answers.items()
+        ]
+
+    def actual(self) -> str:
+        """Return the numbers that are not right, each once."""
+        wrong = (said.actual for said in self.answers.values() if said is not None)
+        return "/".join(dict.fromkeys(number(word, self.word.field) for word in wrong))
+
+
+@dataclass(frozen=True)
 class Scene:
     """One call as specified, and who says otherwise.
 
@@ -110,17 +147,18 @@ class Scene:
         offset = int(self.batch.ranges.offset[0])
         return range(offset, offset + int(self.batch.ranges.count[0]))
 
-    def differing(self) -> dict[Place, dict[str, int]]:
-        """Return who says what, by the words where anybody differs, in the order of the outputs."""
-        found: dict[Place, dict[str, int]] = {}
-        for view in self.views:
-            for word in view.wrong:
-                found.setdefault((word.field, word.index), {})[view.name] = word.actual
-        return found
-
-    def mismatches(self) -> dict[Place, Mismatch]:
-        """Return the clause and the right word where anybody differs."""
-        return {(word.field, word.index): word for view in self.views for word in view.wrong}
+    def disputes(self) -> tuple["Dispute", ...]:
+        """Return the words where anybody differs, in the order of the outputs."""
+        said = {view.name: {(word.field, word.index): word for word in view.wrong} for view in self.views}
+        words = {place: word for answers in said.values() for place, word in answers.items()}
+        order = ["ids", "weights", *(field.name for field in spec.FIELDS)]
+        return tuple(
+            Dispute(
+                words[place],
+                {view.name: said[view.name].get(place) for view in self.views if view.failure is None},
+            )
+            for place in sorted(words, key=lambda place: (order.index(place[0]), place[1]))
+        )
 
 
 def make(batch: Batch, right: Outputs, said: Mapping[str, Outputs | str]) -> Scene:
@@ -190,29 +228,39 @@ def _metadata(batch: Batch, right: Outputs) -> tuple[tuple[Lane, ...], list[int]
     return lanes, [int(row) for row in made.expanded_to_permuted]
 
 
-def number(word: int, field: str) -> str:
-    """Return a word as the number it stands for: float32 in ``weights`` and inputs, else int32."""
+def _value(word: int, field: str) -> str:
+    return f"0x{word:08x} ({number(word, field, 9)})"
+
+
+def number(word: int, field: str, digits: int = 5) -> str:
+    """Return a word as the number it stands for: int32 in ids and metadata, else float32."""
     bits = np.array([word], np.uint32)
     if field == "ids" or field in {each.name for each in spec.FIELDS}:
         return str(int(bits.view(np.int32)[0]))
-    return f"{float(bits.view(np.float32)[0]):.5g}"
+    return f"{float(bits.view(np.float32)[0]):.{digits}g}"
 
 
 def heading(scene: Scene) -> str:
-    """Say which call this is, in one line."""
-    batch = scene.batch
-    parts = [f"b {batch.tokens}"]
-    if batch.ranges is not None:
-        local = scene.local
-        every = (
-            "all 256 experts" if len(local) == spec.NUM_EXPERTS else f"experts {local[0]}..{local[-1]} of 256"
-        )
-        parts += [f"tile {scene.tile}", every]
-    parts += [
-        f"scale {float(batch.scale[0]):.6g}",
-        "renormalized" if batch.renormalize else "not renormalized",
-    ]
+    """Say the size of the call in one line."""
+    local = scene.local
+    whole = len(local) == spec.NUM_EXPERTS
+    experts = "all 256 experts local" if whole else f"experts {local[0]} to {local[-1]} of 256 local"
+    parts = [f"b {scene.batch.tokens}", *([f"tile {scene.tile}", experts] if scene.tile else [])]
     return ", ".join(parts)
+
+
+def origin(scene: Scene) -> str:
+    """Say where the call is from, and what its weights are made with, in one line."""
+    batch = scene.batch
+    parts = [batch.family]
+    if batch.family == FAMILY:
+        parts[0] += "" if batch.index is None else f" call {int(batch.index[0])}"
+    elif scene.tile:
+        parts.append(f"seed {batch.seed}")
+    else:
+        parts.append(f"seed {batch.seed}, number {0 if batch.index is None else int(batch.index[0])}")
+    parts.append(f"scale {float(batch.scale[0]):.5g}")
+    return ", ".join([*parts, "renormalized" if batch.renormalize else "not renormalized"])
 
 
 def sentence(scene: Scene) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import spec
-from oracle.explain.scene import Lane, Pick, Place, Scene, heading, sentence
-from oracle.explain.terminal import said
+from oracle.explain.scene import Dispute, Lane, Pick, Place, Scene, heading, origin, sentence
 
 SHADES: Final = ("#7cc4ff", "#ffb454", "#86d99b", "#f4a3c9", "#ffe169", "#bcadff", "#63d6cf", "#ff9f88")
 """One a token; `INK` on each has a contrast of 7 or more."""
@@ -23,7 +22,7 @@ STYLE: Final = Path(__file__).with_name("picture.css")
 WIDTH: Final = 520
 _MARGIN: Final = 18
 _INNER: Final = WIDTH - 2 * _MARGIN
-_LABEL: Final = 34
+_LABEL: Final = 40
 _PICK: Final = (_INNER - _LABEL) / spec.TOP_K
 _PICK_HEIGHT: Final = 38
 _LANE_LABEL: Final = 112
@@ -31,8 +30,16 @@ _LANE_LIMIT: Final = 46
 _LANE: Final = 26
 _LANE_GAP: Final = 5
 _CELLS: Final = 16
+_NARROW: Final = 3
+"""The largest tile of which two CTAs go side by side, where there are more than `_TALL`."""
+_TALL: Final = 16
 _BROKEN: Final = 10
-_LISTED: Final = 12
+_MORE: Final = 4
+"""Of a tile larger than `_CELLS` the first rows are drawn, which hold all routes; a strip is the rest."""
+_LISTED: Final = 6
+
+
+_Disputes = dict[Place, Dispute]
 
 
 @dataclass
@@ -81,10 +88,10 @@ def picture(scene: Scene, name: str = "routing") -> str:
     if not scene.tile:
         raise ValueError("there is no picture of a call without metadata")
     page = _Page(name)
-    differing = scene.differing()
-    _title(page, scene, differing)
-    _routes(page, scene, differing)
-    _ctas(page, scene, differing)
+    disputes = {(each.word.field, each.word.index): each for each in scene.disputes()}
+    _title(page, scene, disputes)
+    _routes(page, scene, disputes)
+    _ctas(page, scene, disputes)
     _legend(page, scene)
     _differences(page, scene)
     height = page.y + _MARGIN - 4
@@ -106,14 +113,15 @@ def picture(scene: Scene, name: str = "routing") -> str:
     )
 
 
-def _title(page: _Page, scene: Scene, differing: dict[Place, dict[str, int]]) -> None:
+def _title(page: _Page, scene: Scene, disputes: _Disputes) -> None:
     page.text(_MARGIN, 32, heading(scene), "title")
     first, rest = sentence(scene).split(": ")
-    page.text(_MARGIN, 51, f"{first}:", "note")
-    page.text(_MARGIN, 67, rest, "note")
-    if ("num_ctas", (0,)) in differing or ("padded_tokens", (0,)) in differing:
-        page.box(_MARGIN - 5, 38, _INNER + 10, 18, "wrong")
-    page.y = 76
+    page.text(_MARGIN, 52, origin(scene), "note")
+    page.text(_MARGIN, 76, f"{first}:", "plain")
+    page.text(_MARGIN, 93, rest, "plain")
+    if ("num_ctas", (0,)) in disputes or ("padded_tokens", (0,)) in disputes:
+        page.box(_MARGIN - 5, 62, 190, 20, "wrong")
+    page.y = 102
 
 
 def _section(page: _Page, text: str, clauses: str) -> None:
@@ -122,17 +130,22 @@ def _section(page: _Page, text: str, clauses: str) -> None:
     page.y += 32
 
 
-def _routes(page: _Page, scene: Scene, differing: dict[Place, dict[str, int]]) -> None:
-    _section(page, "Each token's eight picks: expert, and permuted row", "R4, M6")
+def _routes(page: _Page, scene: Scene, disputes: _Disputes) -> None:
+    _section(page, "The eight picks of each token: expert, and row below", "R4, M6")
+    page.text(_MARGIN, page.y + 9, "token", "small faint")
+    for place in range(spec.TOP_K):
+        centre = _MARGIN + _LABEL + place * _PICK + (_PICK - 5) / 2
+        page.text(centre, page.y + 9, str(place) if place else "pick 0", "small faint", "middle")
+    page.y += 16
     for token in range(scene.batch.tokens):
         page.box(_MARGIN, page.y, _LABEL - 8, _PICK_HEIGHT, "cell", SHADES[token])
         page.text(_MARGIN + (_LABEL - 8) / 2, page.y + 24, str(token), "number on", "middle")
         for pick in scene.picks[token * spec.TOP_K : (token + 1) * spec.TOP_K]:
-            _pick(page, pick, differing)
+            _pick(page, pick, disputes)
         page.y += _PICK_HEIGHT + 5
 
 
-def _pick(page: _Page, pick: Pick, differing: dict[Place, dict[str, int]]) -> None:
+def _pick(page: _Page, pick: Pick, disputes: _Disputes) -> None:
     x, y, width = _MARGIN + _LABEL + pick.pick * _PICK, page.y, _PICK - 5
     centre = x + width / 2
     remote = pick.row is None or pick.row < 0
@@ -149,65 +162,96 @@ def _pick(page: _Page, pick: Pick, differing: dict[Place, dict[str, int]]) -> No
         ("weights", (pick.token, pick.pick)),
         ("expanded_to_permuted", (route,)),
     )
-    if any(place in differing for place in places):
+    if any(place in disputes for place in places):
         page.box(x - 1, y - 1, width + 2, _PICK_HEIGHT + 2, "wrong")
 
 
-def _ctas(page: _Page, scene: Scene, differing: dict[Place, dict[str, int]]) -> None:
+def _ctas(page: _Page, scene: Scene, disputes: _Disputes) -> None:
     _section(page, "The CTAs of the grouped GEMM, row by row", "M2, M3, M7")
     if not scene.lanes:
         page.text(_MARGIN, page.y + 14, "No pick is local: no CTA, no row.", "note")
         page.y += 24
         return
-    start = _MARGIN + _LANE_LABEL
-    page.text(_MARGIN, page.y + 9, "CTA", "small faint")
-    page.text(_MARGIN + 38, page.y + 9, "expert", "small faint")
-    page.text(start, page.y + 9, "rows", "small faint")
-    page.text(WIDTH - _MARGIN, page.y + 9, "limit", "small faint", "end")
+    columns = 2 if scene.tile <= _NARROW and len(scene.lanes) > _TALL else 1
+    length = -(-len(scene.lanes) // columns)
+    top = bottom = page.y
+    for column in range(columns):
+        left = _MARGIN + column * (_INNER + _MARGIN) / columns
+        page.y = top
+        _lanes(page, left, scene.lanes[column * length : (column + 1) * length], scene.tile, disputes)
+        bottom = max(bottom, page.y)
+    page.y = bottom + 2
+
+
+def _lanes(page: _Page, left: float, lanes: tuple[Lane, ...], tile: int, disputes: _Disputes) -> None:
+    page.text(left, page.y + 9, "CTA", "small faint")
+    page.text(left + 38, page.y + 9, "expert", "small faint")
+    page.text(left + _LANE_LABEL - 8, page.y + 9, "row", "small faint", "end")
+    page.text(left + _LANE_LABEL, page.y + 9, "token" if tile <= _NARROW else "its tokens", "small faint")
+    page.text(_limit_column(left, tile), page.y + 9, "limit", "small faint")
     page.y += 16
     before = None
-    for lane in scene.lanes:
-        if before is not None and lane.local != before:
-            page.y += 3
+    for lane in lanes:
+        if lane.local == before:
+            page.line(left + 46, page.y - 9, left + 46, page.y + 5, "join")
+        elif before is not None and tile > _NARROW:
+            page.y += 4
         before = lane.local
-        _lane(page, lane, differing)
+        _lane(page, left, lane, disputes)
         page.y += _LANE + _LANE_GAP
-    page.y += 2
 
 
-def _lane(page: _Page, lane: Lane, differing: dict[Place, dict[str, int]]) -> None:
-    y, start = page.y, _MARGIN + _LANE_LABEL
-    page.text(_MARGIN, y + 18, str(lane.number), "number")
-    page.text(_MARGIN + 38, y + 18, str(lane.expert), "number")
-    page.text(start - 8, y + 18, f"{lane.first}", "small faint", "end")
-    page.text(WIDTH - _MARGIN, y + 18, str(lane.limit), "number", "end")
-    if ("cta_batch", (lane.number,)) in differing:
-        page.box(_MARGIN + 31, y, 44, _LANE, "wrong")
-    if ("cta_limit", (lane.number,)) in differing:
-        page.box(WIDTH - _MARGIN - 40, y, 44, _LANE, "wrong")
-    whole = len(lane.tokens) <= _CELLS
-    shown = lane.tokens if whole else lane.tokens[:_BROKEN]
-    room = _INNER - _LANE_LABEL - _LANE_LIMIT
-    width = min(room / (len(shown) if whole else _BROKEN + 4), 34.0)
+def _row_width(tile: int) -> float:
+    cells = tile if tile <= _CELLS else _BROKEN + _MORE
+    return min((_INNER - _LANE_LABEL - _LANE_LIMIT) / cells, 28.0 if tile <= _NARROW else 48.0)
+
+
+def _limit_column(left: float, tile: int) -> float:
+    cells = tile if tile <= _CELLS else _BROKEN + _MORE
+    return left + _LANE_LABEL + cells * _row_width(tile) + 10
+
+
+def _lane(page: _Page, left: float, lane: Lane, disputes: _Disputes) -> None:
+    y, start, tile = page.y, left + _LANE_LABEL, len(lane.tokens)
+    behind = _limit_column(left, tile)
+    page.text(left, y + 18, str(lane.number), "number")
+    page.text(left + 38, y + 18, str(lane.expert), "number")
+    page.text(start - 8, y + 18, str(lane.first), "small faint", "end")
+    page.text(behind, y + 18, str(lane.limit), "number")
+    if ("cta_batch", (lane.number,)) in disputes:
+        page.box(left + 31, y, 40, _LANE, "wrong")
+    if ("cta_limit", (lane.number,)) in disputes:
+        page.box(behind - 6, y, 44, _LANE, "wrong")
+    width = _row_width(tile)
+    shown = lane.tokens if tile <= _CELLS else lane.tokens[:_BROKEN]
     for place, token in enumerate(shown):
         x = start + place * width
         fill = page.hatch if token < 0 else SHADES[token]
         page.box(x, y, width - 2, _LANE, "padding" if token < 0 else "cell", fill, 2)
-        if token >= 0:
+        dispute = disputes.get(("permuted_to_token", (lane.first + place,)))
+        if dispute is not None:
+            page.box(x - 1, y - 1, width, _LANE + 2, "wrong plate", radius=2)
+            page.text(x + (width - 2) / 2, y + 18, _short(dispute.actual()), "number bad", "middle")
+        elif token >= 0:
             page.text(x + (width - 2) / 2, y + 18, str(token), "number on", "middle")
-        answers = differing.get(("permuted_to_token", (lane.first + place,)))
-        if answers:
-            page.box(x - 1, y - 1, width, _LANE + 2, "wrong", radius=2)
-    end = start + len(shown) * width
-    if not whole:
-        rest = range(lane.first + _BROKEN, lane.first + len(lane.tokens))
-        page.box(end, y, start + room - end, _LANE, "padding", page.hatch, 2)
-        page.box(end + 8, y + 5, start + room - end - 16, _LANE - 10, "plate", radius=8)
-        page.text((end + start + room) / 2, y + 17, f"{len(rest)} more", "small faint", "middle")
-        if any(("permuted_to_token", (row,)) in differing for row in rest):
-            page.box(end - 1, y - 1, start + room - end + 2, _LANE + 2, "wrong", radius=2)
+    if tile > _CELLS:
+        _rest(page, start + _BROKEN * width, _MORE * width - 2, lane, disputes)
     limit = start + (lane.limit - lane.first) * width - 1
     page.line(limit, y - 3, limit, y + _LANE + 3, "limit")
+
+
+def _rest(page: _Page, x: float, width: float, lane: Lane, disputes: _Disputes) -> None:
+    """Draw the rows of a large tile that no route can reach."""
+    rows = range(lane.first + _BROKEN, lane.first + len(lane.tokens))
+    page.box(x, page.y, width, _LANE, "padding", page.hatch, 2)
+    page.box(x + 8, page.y + 5, width - 16, _LANE - 10, "plate", radius=8)
+    page.text(x + width / 2, page.y + 17, f"{len(rows)} more", "small faint", "middle")
+    if any(("permuted_to_token", (row,)) in disputes for row in rows):
+        page.box(x - 1, page.y - 1, width + 2, _LANE + 2, "wrong", radius=2)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 3 else "?"
 
 
 def _legend(page: _Page, scene: Scene) -> None:
@@ -245,12 +289,15 @@ def _differences(page: _Page, scene: Scene) -> None:
             text = f"{view.name}: {words if view.wrong else 'no word is'} not as specified"
         page.text(_MARGIN, page.y + 16, text, "section" if view.wrong or view.failure else "note")
         page.y += 19
-    lines = said(scene)
-    for line in lines[:_LISTED]:
-        place, answers = line.split(": right is ")
-        page.text(_MARGIN, page.y + 16, place, "code")
-        page.text(_MARGIN + 12, page.y + 30, f"right is {answers}", "code")
-        page.y += 33
-    if len(lines) > _LISTED:
-        page.text(_MARGIN, page.y + 16, f"and {len(lines) - _LISTED} words more", "note")
-        page.y += 19
+    disputes = scene.disputes()
+    for dispute in disputes[:_LISTED]:
+        page.text(_MARGIN, page.y + 19, f"{dispute.word.clause}  {dispute.place}", "plain")
+        page.y += 20
+        answers = [(name, said) for name, said in dispute.lines() if said != "right"]
+        for name, said in [("specified", dispute.right), *answers]:
+            page.text(_MARGIN + 14, page.y + 14, name, "small faint")
+            page.text(_MARGIN + 160, page.y + 14, said, "code")
+            page.y += 16
+    if len(disputes) > _LISTED:
+        page.text(_MARGIN, page.y + 19, f"and {len(disputes) - _LISTED} words more", "note")
+        page.y += 20

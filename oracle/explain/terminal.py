@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from oracle.compare import Mismatch
-from oracle.explain.scene import Lane, Pick, Place, Scene, heading, number, sentence
+from oracle.explain.scene import Lane, Pick, Place, Scene, heading, number, origin, sentence
 
 _SHADES: Final = (117, 215, 114, 218, 222, 147, 80, 209)
 """Of the 256 terminal colours, one a token: bright enough for black digits."""
@@ -45,17 +44,17 @@ def text(scene: Scene, colours: bool) -> str:
         Whether to colour by token; without colours a token is its digit, and ``!`` marks what differs.
     """
     ink = _Ink(colours)
-    differing = scene.differing()
-    lines = [ink.strong(heading(scene))]
-    lines += _picks(scene, ink, differing)
+    disputed = {(each.word.field, each.word.index) for each in scene.disputes()}
+    lines = [ink.strong(heading(scene)), ink.faint(origin(scene))]
+    lines += _picks(scene, ink, disputed)
     if scene.tile:
         lines += ["", ink.strong(sentence(scene))]
-        lines += _lanes(scene, ink, differing)
+        lines += _lanes(scene, ink, disputed)
     lines += _views(scene, ink)
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _picks(scene: Scene, ink: _Ink, differing: dict[Place, dict[str, int]]) -> list[str]:
+def _picks(scene: Scene, ink: _Ink, disputed: set[Place]) -> list[str]:
     rows = [_row(pick, scene) for pick in scene.picks]
     head = ["pick", "expert", *(f"{name} {_CLAUSES[name]}".strip() for name in _VALUES)]
     head += ["row M6"] if scene.tile else []
@@ -70,7 +69,7 @@ def _picks(scene: Scene, ink: _Ink, differing: dict[Place, dict[str, int]]) -> l
         )
         for pick, cells in zip(scene.picks, rows, strict=True):
             if pick.token == token:
-                lines.append(_line(pick, cells, widths, ink, differing))
+                lines.append(_line(pick, cells, widths, ink, disputed))
     return lines
 
 
@@ -82,9 +81,7 @@ def _row(pick: Pick, scene: Scene) -> list[str]:
     return [*cells, "remote" if pick.row < 0 else f"{pick.row} (CTA {pick.row // scene.tile})"]
 
 
-def _line(
-    pick: Pick, cells: list[str], widths: list[int], ink: _Ink, differing: dict[Place, dict[str, int]]
-) -> str:
+def _line(pick: Pick, cells: list[str], widths: list[int], ink: _Ink, disputed: set[Place]) -> str:
     route = 8 * pick.token + pick.pick
     places: dict[int, Place] = {
         1: ("ids", (pick.token, pick.pick)),
@@ -94,7 +91,7 @@ def _line(
     made = []
     for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         text = cell.rjust(width)
-        if column in places and places[column] in differing:
+        if column in places and places[column] in disputed:
             made.append(f"{ink.wrong(text)}!")
         else:
             faint = column == 7 and pick.row is not None and pick.row < 0
@@ -102,27 +99,27 @@ def _line(
     return " ".join(made)
 
 
-def _lanes(scene: Scene, ink: _Ink, differing: dict[Place, dict[str, int]]) -> list[str]:
+def _lanes(scene: Scene, ink: _Ink, disputed: set[Place]) -> list[str]:
     if not scene.lanes:
         return ["no pick is local: no CTA, no row"]
     lines = [ink.faint(" CTA  expert (local)  limit  tokens by row (. is padding)")]
     for lane in scene.lanes:
         expert = f"{lane.expert} ({lane.local})".rjust(14)
         limit = str(lane.limit).rjust(5)
-        if ("cta_batch", (lane.number,)) in differing:
+        if ("cta_batch", (lane.number,)) in disputed:
             expert = ink.wrong(expert) + "!"
-        if ("cta_limit", (lane.number,)) in differing:
+        if ("cta_limit", (lane.number,)) in disputed:
             limit = ink.wrong(limit) + "!"
-        lines.append(f"{lane.number:4}  {expert}  {limit}  {_cells(lane, ink, differing)}")
+        lines.append(f"{lane.number:4}  {expert}  {limit}  {_cells(lane, ink, disputed)}")
     return lines
 
 
-def _cells(lane: Lane, ink: _Ink, differing: dict[Place, dict[str, int]]) -> str:
+def _cells(lane: Lane, ink: _Ink, disputed: set[Place]) -> str:
     made = []
     shown = lane.tokens if len(lane.tokens) <= _CELLS else lane.tokens[: _CELLS // 2]
     for place, token in enumerate(shown):
         digit = "." if token < 0 else str(token)
-        if ("permuted_to_token", (lane.first + place,)) in differing:
+        if ("permuted_to_token", (lane.first + place,)) in disputed:
             made.append(ink.wrong(digit + "!"))
         elif token < 0:
             made.append(ink.faint(". "))
@@ -132,7 +129,7 @@ def _cells(lane: Lane, ink: _Ink, differing: dict[Place, dict[str, int]]) -> str
             made.append(f"{digit} ")
     rest = range(lane.first + len(shown), lane.first + len(lane.tokens))
     if rest:
-        wrong = sum(("permuted_to_token", (row,)) in differing for row in rest)
+        wrong = sum(("permuted_to_token", (row,)) in disputed for row in rest)
         made.append(ink.faint(f"and {len(rest)} rows more, all padding"))
         made.append(f" {ink.wrong(f'{wrong} of them differ')}!" if wrong else "")
     return "".join(made)
@@ -147,29 +144,10 @@ def _views(scene: Scene, ink: _Ink) -> list[str]:
             lines.append(f"{view.name}: {len(view.wrong)} words are not as specified")
         else:
             lines.append(f"{view.name}: every word is as specified")
-    listed = said(scene)
-    lines += listed[:_LISTED]
-    if len(listed) > _LISTED:
-        lines.append(f"and {len(listed) - _LISTED} words more")
+    disputes = scene.disputes()
+    for dispute in disputes[:_LISTED]:
+        answers = ", ".join(f"{name} {said}" for name, said in dispute.lines())
+        lines.append(f"{dispute.word.clause:5} {dispute.place}: specified {dispute.right}; {answers}")
+    if len(disputes) > _LISTED:
+        lines.append(f"and {len(disputes) - _LISTED} words more")
     return ["", *lines] if lines else []
-
-
-def said(scene: Scene) -> list[str]:
-    """Say of each word where anybody differs what is right and who says what."""
-    differing, mismatches = scene.differing(), scene.mismatches()
-    names = [view.name for view in scene.views if view.failure is None]
-    return [_said(mismatches[place], answers, names) for place, answers in differing.items()]
-
-
-def _said(word: Mismatch, answers: dict[str, int], names: list[str]) -> str:
-    place = word.field + "".join(f"[{i}]" for i in word.index)
-    right = (
-        "untouched" if word.clause == "M8" else f"0x{word.expected:08x} ({number(word.expected, word.field)})"
-    )
-    texts = [
-        f"{name} 0x{answers[name]:08x} ({number(answers[name], word.field)})"
-        if name in answers
-        else f"{name} too"
-        for name in names
-    ]
-    return f"{word.clause:5} {place}: right is {right}; {', '.join(texts)}"
