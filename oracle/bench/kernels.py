@@ -67,17 +67,15 @@ def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) ->
             found.left_out[kernel] = reason
             tell(f"{kernel}: not measured: {reason}")
     clock = clock or timing.Clock()
+    subjects: dict[Point, Subject] = {}  # a graph holds addresses: their tensors must outlive its last replay
     graphs: dict[Point, Any] = {}
     for point in chosen:
         if point.kernel not in found.left_out:
-            made = subject(point)
+            made = subjects[point] = subject(point)
             graphs[point] = clock.capture(made.enqueue)
-            found.differing[point] = check(made, clock, graphs[point])
-            if found.differing[point]:
-                tell(f"{point}: {found.differing[point]} output words are not as they must be")
     if not graphs:
         return found
-    tell(f"{len(graphs)} points captured and checked; measuring each twice")
+    tell(f"{len(graphs)} points captured; measuring each twice, then checking what it wrote")
     clock.busy(next(reversed(graphs.values())), _WARM_SECONDS)
 
     def settled(point: Point, figure: Figure) -> None:
@@ -85,6 +83,10 @@ def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) ->
         tell(f"{point!s:34} {line(figure)}")
 
     figures.twice(list(graphs), lambda point: clock.sample(graphs[point]), "us", settled)
+    for point, made in subjects.items():
+        found.differing[point] = check(made, clock, graphs[point])
+        if found.differing[point]:
+            tell(f"{point}: {found.differing[point]} output words are not as they must be")
     return found
 
 

@@ -24,6 +24,9 @@ COLD, WARM = "cold", "warm"
 LIMIT: Final = 240
 """Seconds after which a process is given up."""
 
+TRIES: Final = 2
+"""Pairs of measurements at most, of which one takes up to a minute."""
+
 _MANY_CORES: Final = 8
 """On fewer, one process at a time: compilers side by side would slow each other."""
 
@@ -51,7 +54,7 @@ def environment(folder: Path) -> dict[str, str]:
     found = dict(os.environ)
     for name in _FOLDERS:
         place = folder / name.lower()
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
         found[name] = str(place)
     found["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
     return found
@@ -106,10 +109,10 @@ def measure(
         Of this machine, unless given.
     """
     many = (cores or len(os.sched_getaffinity(0))) >= _MANY_CORES
-    each = 2 if many else 1
+    each = 3 if many else 1
     found: dict[Key, Figure] = {}
     waiting = list(kernels)
-    for tries in range(1, figures.TRIES + 1):
+    for tries in range(1, TRIES + 1):
         with tempfile.TemporaryDirectory(prefix="muse-bench-") as scratch:
             folders = {
                 backend: [Path(scratch) / f"{backend}-{number}" for number in range(2 * each)]
