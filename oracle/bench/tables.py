@@ -10,6 +10,7 @@ Record = Mapping[str, Any]
 Key = tuple[str, str, int, int]
 """Kernel, inputs, tile, b."""
 
+_PARTS: Final = ("kernels", "host_time", "prepare", "compile", "verification")
 _NO_FIGURE: Final = "refused"
 _NOT_MEASURED: Final = ""
 _NAMES: Final = {
@@ -61,10 +62,10 @@ def tables(record: Record) -> list[Table]:
     return [table for make in makers if (table := make(record)).rows]
 
 
-def refusals(record: Record) -> list[str]:
-    """Return a line for each figure that was refused."""
+def refusals(record: Record, parts: Sequence[str] = _PARTS) -> list[str]:
+    """Return a line for each figure that was refused, of these parts of the record."""
     lines = []
-    for part in ("kernels", "host_time", "prepare", "compile", "verification"):
+    for part in parts:
         for row in record.get(part, ()):
             if "refused" in row:
                 name = ", ".join(str(value) for key, value in row.items() if key in _NAMING and value != "")

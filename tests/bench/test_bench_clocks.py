@@ -156,7 +156,7 @@ def test_cold_and_warm_runs_share_a_folder_that_was_empty():
     found = prepare.measure("prepare", lambda text: None, ("cute", "triton"), run, cores=16)
     assert set(found) == {(backend, state) for backend in ("cute", "triton") for state in ("cold", "warm")}
     assert all(states == [False, True] for states in seen.values())
-    assert len(seen) == 8
+    assert len(seen) == 12
     assert found["cute", "cold"].value == 2.0
     assert found["cute", "warm"].value == 1.0
 
