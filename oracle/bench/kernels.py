@@ -73,9 +73,10 @@ def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) ->
         if point.kernel not in found.left_out:
             made = subjects[point] = subject(point)
             graphs[point] = clock.capture(made.enqueue)
+            found.differing[point] = check(made, clock, graphs[point])
     if not graphs:
         return found
-    tell(f"{len(graphs)} points captured; measuring each twice, then checking what it wrote")
+    tell(f"{len(graphs)} points captured and checked; measuring each twice, then checking again")
     clock.busy(next(reversed(graphs.values())), _WARM_SECONDS)
 
     def settled(point: Point, figure: Figure) -> None:
@@ -84,7 +85,8 @@ def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) ->
 
     figures.twice(list(graphs), lambda point: clock.sample(graphs[point]), "us", settled)
     for point, made in subjects.items():
-        found.differing[point] = check(made, clock, graphs[point])
+        after = check(made, clock, graphs[point])
+        found.differing[point] = None if after is None else max(after, found.differing[point] or 0)
         if found.differing[point]:
             tell(f"{point}: {found.differing[point]} output words are not as they must be")
     return found

@@ -1,7 +1,8 @@
 """A whole run on a pretended card: figures, refusals, targets, tables, JSON, drawing, exit codes."""
 
+import gc
 import json
-from types import SimpleNamespace
+import weakref
 from xml.etree import ElementTree
 
 import pytest
@@ -15,9 +16,12 @@ from oracle.card import bench, device
 TIMES = {"cute": 1.0, "triton": 1.4, "vllm": 2.8, "torch": 21.0, "floor": 0.75, "wait": 0.5, "empty": 0.47}
 
 
-def made(point, times):
+class Made:
     """A subject whose graph is its point, and which is right."""
-    return SimpleNamespace(point=point, enqueue=point, poison=lambda: None, differing=lambda: 0)
+
+    def __init__(self, point):
+        self.point = self.enqueue = point
+        self.poison, self.differing = lambda: None, lambda: 0
 
 
 class PointClock:
@@ -48,7 +52,7 @@ def natural(point, taken):
 def card(monkeypatch):
     """Pretend a card whose points take ``natural`` times; return a function that runs the kernels' part."""
     monkeypatch.setattr(kernels, "unavailable", lambda kernel: None)
-    monkeypatch.setattr(kernels, "subject", lambda point: made(point, natural))
+    monkeypatch.setattr(kernels, "subject", lambda point: Made(point))
 
     def run(times=natural, wanted=None):
         said = []
@@ -147,7 +151,7 @@ def test_a_rival_that_is_missing_leaves_its_targets_open(card, monkeypatch):
 def test_wrong_words_of_ours_are_counted_and_those_of_others_told(card, monkeypatch):
     def subject(point):
         wrong = 3 if point.kernel in ("cute", "vllm") and point.batch == 1 and not point.tile else 0
-        one = made(point, natural)
+        one = Made(point)
         one.differing = lambda: wrong
         return one
 
@@ -155,6 +159,36 @@ def test_wrong_words_of_ours_are_counted_and_those_of_others_told(card, monkeypa
     found, said, _ = card(wanted=[Point("cute", 1), Point("cute", 2), Point("vllm", 1)])
     assert found.wrong == {Point("cute", 1): 3}
     assert sum("3 output words are not as they must be" in line for line in said) == 2
+
+
+@pytest.mark.parametrize("wrong", [(4, 0), (0, 4)], ids=["only-before", "only-after"])
+def test_wrong_words_before_or_after_the_timing_count(card, monkeypatch, wrong):
+    def subject(point):
+        one = Made(point)
+        answers = iter(wrong)
+        one.differing = lambda: next(answers)
+        return one
+
+    monkeypatch.setattr(kernels, "subject", subject)
+    assert card(wanted=[Point("triton", 1)])[0].wrong == {Point("triton", 1): 4}
+
+
+def test_what_a_graph_points_to_lives_until_its_last_replay(card, monkeypatch):
+    alive = {}
+
+    def subject(point):
+        one = Made(point)
+        alive[point] = weakref.ref(one)
+        return one
+
+    def times(point, taken):
+        gc.collect()
+        assert alive[point]() is not None
+        return 1.0
+
+    monkeypatch.setattr(kernels, "subject", subject)
+    found, _, _ = card(times, wanted=[Point("cute", 1), Point("cute", 2)])
+    assert len(found.figures) == 2
 
 
 @pytest.fixture
@@ -230,7 +264,7 @@ def test_a_refused_figure_of_the_host_is_told_and_fails_nothing(everything, caps
 
 def test_wrong_words_fail_the_run(everything, card, monkeypatch):
     def subject(point):
-        one = made(point, natural)
+        one = Made(point)
         one.differing = lambda: int(point == Point("triton", 8, 256))
         return one
 
