@@ -125,7 +125,8 @@ class TestMutants:
 
 
 @pytest.mark.parametrize("group", ["cute", "triton"])
-@pytest.mark.parametrize("clause", [*(f"R{i}" for i in range(1, 7)), *(f"M{i}" for i in range(1, 9))])
+# M8 has no statements of its own: the masks and bounds of every store keep it.
+@pytest.mark.parametrize("clause", [*(f"R{i}" for i in range(1, 7)), *(f"M{i}" for i in range(1, 8))])
 def test_every_clause_is_changed_in_both_kernels(group, clause):
     letter, number = clause[0], int(clause[1])
     cited = set()
