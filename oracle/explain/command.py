@@ -11,7 +11,7 @@ import numpy as np
 from oracle import backends, cases, check, replay
 from oracle.cases import known
 from oracle.cases.permuting import Points
-from oracle.compare import expect
+from oracle.compare import PERMITTED, expect
 from oracle.errors import CannotRunError
 from oracle.explain import scene, svg, terminal
 from oracle.files import write_whole
@@ -64,7 +64,7 @@ def _write(path: Path, shown: scene.Scene) -> None:
 
 
 def _scene(options: argparse.Namespace) -> scene.Scene:
-    said: dict[str, Outputs | str] = {}
+    views: list[scene.View] = []
     targets: list[Target] = []
     if options.file is None:
         batch = _made(options)
@@ -84,21 +84,22 @@ def _scene(options: argparse.Namespace) -> scene.Scene:
             right = expect(batch)
             if calls.given:
                 tile = None if batch.ranges is None else batch.ranges.tile
-                said[str(Target(calls.backend, RECORD))] = calls.given.against(right, tile)[0]
+                recorded = calls.given.against(right, tile)[0]
+                views.append(scene.view(str(Target(calls.backend, RECORD)), batch, right, recorded))
     targets += [
         Target(name, options.device or backends.get(name).devices[0]) for name in options.backend or ()
     ]
-    for target in targets:
-        said[str(target)] = _answer(target, batch, right)
-    return scene.make(batch, right, said)
+    views += [_asked(target, batch, right) for target in targets]
+    return scene.make(batch, right, views)
 
 
-def _answer(target: Target, batch: Batch, right: Outputs) -> Outputs | str:
+def _asked(target: Target, batch: Batch, specified: Outputs) -> scene.View:
     reason = backends.unavailable(target.backend, target.device)
     if reason is not None:
         raise CannotRunError(f"{target}: {reason}")
-    answer = check.answer(target, batch, right)
-    return answer.failures.get(0, answer.outputs)
+    answer = check.answer(target, batch, specified)
+    right = PERMITTED[target.backend].right(batch, specified, answer.outputs)
+    return scene.view(str(target), batch, right, answer.failures.get(0, answer.outputs))
 
 
 def _made(options: argparse.Namespace) -> Batch:

@@ -1,6 +1,6 @@
 """What there is to show of one call: its picks, its CTAs, and where somebody's outputs differ."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -161,25 +161,28 @@ class Scene:
         )
 
 
-def make(batch: Batch, right: Outputs, said: Mapping[str, Outputs | str]) -> Scene:
-    """Return the scene of a batch of one problem.
+def view(name: str, batch: Batch, right: Outputs, said: Outputs | str) -> View:
+    """Return what somebody says of a batch of one problem.
 
     Parameters
     ----------
+    name
+        Who.
     batch, right
-        The problem, and what the specification writes.
+        The problem, and the outputs that are right for them.
     said
-        By name, outputs in buffers as large as those of ``right``, or why there are none.
+        Outputs in buffers as large as those of ``right``, or why there are none.
     """
-    views = tuple(
-        View(name, failure=outputs)
-        if isinstance(outputs, str)
-        else View(name, explain(batch, right, outputs, _EVERY_WORD).first)
-        for name, outputs in said.items()
-    )
-    ids = right.ids[0]
-    lanes, rows = _metadata(batch, right)
-    logits, biases, weights = _bits(batch.logits[0]), _bits(batch.bias[0]), _bits(right.weights[0])
+    if isinstance(said, str):
+        return View(name, failure=said)
+    return View(name, explain(batch, right, said, _EVERY_WORD).first)
+
+
+def make(batch: Batch, specified: Outputs, views: Iterable[View] = ()) -> Scene:
+    """Return the scene of a batch of one problem: as the specification has it, and who says otherwise."""
+    ids = specified.ids[0]
+    lanes, rows = _metadata(batch, specified)
+    logits, biases, weights = _bits(batch.logits[0]), _bits(batch.bias[0]), _bits(specified.weights[0])
     scores = score(batch.logits[0])
     keys = key(scores, batch.bias[0])
     score_bits, key_bits = _bits(scores), _bits(keys)
@@ -200,7 +203,7 @@ def make(batch: Batch, right: Outputs, said: Mapping[str, Outputs | str]) -> Sce
         for token in range(len(ids))
         for pick, expert in enumerate(int(each) for each in ids[token])
     )
-    return Scene(batch, tuple(int(each) for each in _bits(factors)), picks, lanes, views)
+    return Scene(batch, tuple(int(each) for each in _bits(factors)), picks, lanes, tuple(views))
 
 
 def _bits(array: F32) -> npt.NDArray[np.uint32]:
