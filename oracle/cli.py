@@ -1,4 +1,4 @@
-"""The command: `check`, `mutants`, `bench`, `replay`, `backends`, and their exit codes.
+"""The command: `check`, `mutants`, `bench`, `search`, `replay`, `backends`, and their exit codes.
 
 0: every bit as specified; 1: a mismatch; 2: bad arguments, or an unreadable replay file; 3: it could not run;
 130: interrupted.
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from oracle import backends, cases, check, fast, replay, report, watch
+from oracle import backends, cases, check, fast, replay, report
 from oracle.bench import command as bench
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
@@ -22,6 +22,7 @@ from oracle.files import write_whole
 from oracle.mutants import command
 from oracle.outcome import Finding
 from oracle.plan import ALL_RANGES, DEFAULT_CASES, SAMPLE_RANGES, Plan, RangeChoice, Target, match_families
+from oracle.search import command as search
 from oracle.traffic import command as traffic
 from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
 
@@ -33,8 +34,6 @@ INTERRUPTED: Final = 130
 
 REPLAYS: Final = Path("replays")
 _KERNELS: Final = ("cute", "triton")
-_CHOSEN: Final = ("device", "batch", "tile", "range", "family", "cases", "seed")
-"""Options of check that --fast leaves no room for."""
 
 Value = TypeVar("Value")
 
@@ -68,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m oracle", description="Compare routing kernels with the specification, bit for bit."
     )
-    commands = parser.add_subparsers(required=True, metavar="check|mutants|bench|replay|backends")
+    commands = parser.add_subparsers(required=True, metavar="check|mutants|bench|search|replay|backends")
 
     one = commands.add_parser("check", help="run the case families and compare every output bit")
 
@@ -106,9 +105,10 @@ def _parser() -> argparse.ArgumentParser:
         "--fast", action="store_true", help="after an edit of a kernel: its own small choice, in seconds"
     )
     one.add_argument("--watch", action="store_true", help="--fast now and on every save, until Ctrl-C")
-    one.set_defaults(command=_check, chosen={name: one.get_default(name) for name in _CHOSEN})
+    one.set_defaults(command=_check, chosen={name: one.get_default(name) for name in fast.CHOSEN})
 
     _mutants_parser(commands)
+    _search_parser(commands)
     bench.add_parser(commands)
 
     _replay_parser(commands)
@@ -183,6 +183,28 @@ def _explain_parser(commands: Any) -> None:
     made.add_argument("--device", choices=("sim", "cuda", "cpu"), help="of the backends; default as in check")
     made.add_argument("--svg", type=Path, metavar="FILE", help="also write the picture of the metadata there")
     made.set_defaults(command=shown.execute)
+
+
+def _search_parser(commands: Any) -> None:
+    made = commands.add_parser("search", help="draw problems by structure, and shrink one that fails")
+    names = ", ".join(backends.names())
+    made.add_argument(
+        "--backend",
+        type=_checked(_backends),
+        default=_KERNELS,
+        metavar="NAME,...",
+        help=f"of {names}; default cute,triton",
+    )
+    made.add_argument("--device", choices=("sim", "cuda", "cpu"), help="as for check")
+    number = _checked(partial(_number, low=1, high=10**9))
+    long = made.add_mutually_exclusive_group()
+    long.add_argument("--seconds", type=number, metavar="N", help=f"how long, default {search.SECONDS}")
+    long.add_argument("--examples", type=number, metavar="N", help="batches for every backend, instead")
+    seed = _checked(partial(_number, low=0, high=2**64 - 1))
+    made.add_argument("--seed", type=seed, default=0, metavar="S", help="of all that is drawn, default 0")
+    made.add_argument("--jobs", type=number, metavar="N", help="worker processes, as for check")
+    made.add_argument("--keep", metavar="NAME", help="add the first problem found to the known cases")
+    made.set_defaults(command=partial(search.execute, replays=REPLAYS))
 
 
 def _kernels(text: str) -> tuple[str, ...]:
@@ -267,7 +289,7 @@ def _families(text: str) -> tuple[str, ...]:
 
 def _check(options: argparse.Namespace) -> int:
     if options.fast or options.watch:
-        return _fast(options)
+        return fast.execute(options, REPLAYS)
     targets = tuple(Target(name, options.device or backends.get(name).devices[0]) for name in options.backend)
     plan = Plan(
         targets, options.family, options.batch, options.tile, options.range, options.cases, options.seed
@@ -275,7 +297,8 @@ def _check(options: argparse.Namespace) -> int:
     if not any(plan.chunks()):
         print("python -m oracle check: these options leave nothing to run", file=sys.stderr)
         return BAD_ARGUMENTS
-    if not _can_write(options.json):
+    if options.json is not None and not options.json.parent.is_dir():
+        print(f"python -m oracle check: --json: no folder {options.json.parent}", file=sys.stderr)
         return BAD_ARGUMENTS
     on_card = any(target.device == "cuda" for target in targets)
     jobs = options.jobs or (1 if on_card else len(os.sched_getaffinity(0)))
@@ -283,42 +306,6 @@ def _check(options: argparse.Namespace) -> int:
     print(report.table(result), report.LEGEND, report.verdict(result), sep="\n", flush=True)
     if options.json is not None:
         write_whole(options.json, report.as_json(result).encode())
-    return PASS if result.passed else MISMATCH
-
-
-def _can_write(path: Path | None) -> bool:
-    if path is None or path.parent.is_dir():
-        return True
-    print(f"python -m oracle check: --json: no folder {path.parent}", file=sys.stderr)
-    return False
-
-
-def _fast(options: argparse.Namespace) -> int:
-    mode = "--watch" if options.watch else "--fast"
-    given = [f"--{name}" for name, default in options.chosen.items() if getattr(options, name) != default]
-    given += ["--json"] if options.watch and options.json is not None else []
-    others = [name for name in options.backend if name not in _KERNELS]
-    if given or others:
-        text = (
-            f"is for {', '.join(_KERNELS)}, not {others[0]}"
-            if others
-            else f"makes its own choice: no {given[0]}"
-        )
-        print(f"python -m oracle check: {mode} {text}", file=sys.stderr)
-        return BAD_ARGUMENTS
-    if not _can_write(options.json):
-        return BAD_ARGUMENTS
-    if options.watch:
-        try:
-            watch.watch(options.backend, () if options.jobs is None else ("--jobs", str(options.jobs)))
-        except KeyboardInterrupt:
-            return INTERRUPTED
-    result = fast.run(
-        options.backend, options.jobs or len(os.sched_getaffinity(0)), report.Reporter(), REPLAYS
-    )
-    print(fast.verdict(result), flush=True)
-    if options.json is not None:
-        write_whole(options.json, fast.as_json(result).encode())
     return PASS if result.passed else MISMATCH
 
 

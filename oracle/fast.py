@@ -5,7 +5,10 @@ show whatever its inputs are; how it is launched; the compile functions, and the
 pretended machine.
 """
 
+import argparse
 import importlib.util
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
@@ -17,15 +20,18 @@ from typing import Final, Literal
 
 import numpy as np
 
-from oracle import backends, check, ptxsim, replay, report
-from oracle.artifacts import artifact
+from oracle import artifacts, backends, check, ptxsim, replay, report, watch
 from oracle.errors import CannotRunError
+from oracle.files import write_whole
 from oracle.mutants import code, compilers, hosts
 from oracle.mutants.sieve import trials
 from oracle.outcome import Judged, Result, Tally
 from oracle.plan import Target
 from oracle.report import Reporter
 from oracle.workers import Workers
+
+CHOSEN: Final = ("device", "batch", "tile", "range", "family", "cases", "seed")
+"""Options of check that leave the run no choice of its own."""
 
 FAMILY: Final = "mixed"
 """Where the numbers of a run are kept: a batch holds problems of every family."""
@@ -88,6 +94,52 @@ class FastResult:
         return self.result.passed and not self.complaints
 
 
+def execute(options: argparse.Namespace, replays: Path) -> int:
+    """Run ``check --fast`` or ``check --watch`` and return the exit code.
+
+    Parameters
+    ----------
+    options
+        backend (a tuple of names), jobs, json, watch, and `CHOSEN` with their defaults in ``chosen``.
+    replays
+        The folder for replay files.
+
+    Returns
+    -------
+    int
+        0: nothing is wrong; 1: something is; 2: bad arguments; 130: interrupted while watching.
+    """
+    complaint = _refusal(options)
+    if complaint is not None:
+        print(f"python -m oracle check: {complaint}", file=sys.stderr)
+        return 2
+    if options.watch:
+        try:
+            watch.watch(options.backend, () if options.jobs is None else ("--jobs", str(options.jobs)))
+        except KeyboardInterrupt:
+            return 130
+    result = run(options.backend, options.jobs or len(os.sched_getaffinity(0)), Reporter(), replays)
+    print(verdict(result), flush=True)
+    if options.json is not None:
+        write_whole(options.json, as_json(result).encode())
+    return 0 if result.passed else 1
+
+
+def _refusal(options: argparse.Namespace) -> str | None:
+    mode = "--watch" if options.watch else "--fast"
+    given = [name for name, default in options.chosen.items() if getattr(options, name) != default]
+    given += ["json"] if options.watch and options.json is not None else []
+    if given:
+        return f"{mode} makes its own choice: no --{given[0]}"
+    kernels = artifacts.compiled_backends()
+    others = [name for name in options.backend if name not in kernels]
+    if others:
+        return f"{mode} is for {', '.join(kernels)}, not {others[0]}"
+    if options.json is not None and not options.json.parent.is_dir():
+        return f"--json: no folder {options.json.parent}"
+    return None
+
+
 def run(names: tuple[str, ...], jobs: int, reporter: Reporter, replays: Path) -> FastResult:
     """Make the run.
 
@@ -119,7 +171,7 @@ def run(names: tuple[str, ...], jobs: int, reporter: Reporter, replays: Path) ->
     left = 0
     reporter.start(sum(job.weight for job in planned))
     with Workers(jobs) as workers:
-        for answer in workers.map(execute, planned):
+        for answer in workers.map(do, planned):
             for target, tally in answer.judged.tallies.items():
                 tallies[target, FAMILY].add(tally)
             for finding in answer.judged.findings:
@@ -150,7 +202,7 @@ def _jobs(names: tuple[str, ...], without_functions: bool) -> Iterator[Job]:
             yield Job(name, "functions")
 
 
-def execute(job: Job) -> Answer:
+def do(job: Job) -> Answer:
     """Do one job."""
     answer = Answer(job)
     if job.part == "kernel":
@@ -169,7 +221,7 @@ def _complain(answer: Answer, part: str, text: str | None) -> None:
 
 def _ask_kernel(job: Job, answer: Answer) -> None:
     target = Target(job.backend, "sim")
-    compiled = artifact(job.backend, *job.variant)
+    compiled = artifacts.artifact(job.backend, *job.variant)
     _complain(answer, "compiled code", code.fault(job.backend, compiled))
     with _impatient():
         for trial in trials():

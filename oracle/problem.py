@@ -45,6 +45,9 @@ class Batch:
         ``None``: the variant without metadata.
     seed, index
         What `oracle.cases.batch` made the problems from, int and int64 ``[L]``; ``None``: not from a family.
+    shift
+        Elements, 0..3, by which the simulator lets ids and weights start off 16 bytes. The contract asks for
+        no alignment of theirs; by default it shows where a kernel relies on some.
     """
 
     family: str
@@ -56,6 +59,7 @@ class Batch:
     ranges: Ranges | None = None
     seed: int = 0
     index: I64 | None = None
+    shift: tuple[int, int] = (1, 1)
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -106,6 +110,7 @@ class Batch:
             ranges=ranges,
             seed=self.seed,
             index=None if self.index is None else self.index[index],
+            shift=self.shift,
         )
 
 

@@ -37,6 +37,7 @@ def save(finding: Finding, folder: Path) -> Path:
         "scale": batch.scale.view(np.uint32),
         "renormalize": np.bool_(batch.renormalize),
         "row_stride": batch.row_stride,
+        "shift": np.array(batch.shift, np.int64),
         "expected_ids": expected.ids,
         "expected_weights": expected.weights.view(np.uint32),
     }
@@ -136,6 +137,7 @@ def _parsed(arrays: dict[str, Any]) -> tuple[Target, Batch, Outputs]:
         ranges=ranges,
         seed=int(str(arrays.pop("seed"))),
         index=arrays["index"] if arrays["index"].size else None,
+        shift=_shift(arrays),
     )
     ids = array("expected_ids", np.int32, 1, tokens, TOP_K)
     weights = array("expected_weights", np.uint32, 1, tokens, TOP_K).view(np.float32)
@@ -144,3 +146,11 @@ def _parsed(arrays: dict[str, Any]) -> tuple[Target, Batch, Outputs]:
         batch,
         Outputs(ids, weights, metadata),
     )
+
+
+def _shift(arrays: dict[str, Any]) -> tuple[int, int]:
+    """Read where ids and weights start; files from before this was kept have the default."""
+    ids, weights = (int(elements) for elements in arrays.get("shift", (1, 1)))
+    if not (0 <= ids <= 3 and 0 <= weights <= 3):
+        raise ValueError(f"shift is {ids}, {weights}, not 0..3")
+    return ids, weights

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
+COMMAND: Final = (sys.executable, "-m", "oracle", "check", "--fast")
+"""What is run, with ``--backend`` and more after it."""
+
 _LOOK_SECONDS: Final = 0.2
 _STILL_SECONDS: Final = 0.15
 """Editors write a file in several steps: a change counts once nothing moves for so long."""
@@ -130,7 +133,7 @@ def _run(
     due: tuple[str, ...], arguments: tuple[str, ...], here: Watched, state: State
 ) -> tuple[int | None, State]:
     """Run once; return its exit code, None where a change ended it, and the files' state then."""
-    command = [sys.executable, "-m", "oracle", "check", "--fast", "--backend", ",".join(due), *arguments]
+    command = (*COMMAND, "--backend", ",".join(due), *arguments)
     process = subprocess.Popen(command, start_new_session=True)
     try:
         while True:
