@@ -77,7 +77,9 @@ def missing_compiler(backend: str) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def artifact(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a") -> Compiled:
+def artifact(
+    backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = ""
+) -> Compiled:
     """Return one variant of a backend's kernel, from the disk if it was compiled before.
 
     Parameters
@@ -88,6 +90,8 @@ def artifact(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90
         The variant.
     arch
         What it is compiled for.
+    options
+        Of the backend's own ``compile_kernel``.
 
     Raises
     ------
@@ -97,19 +101,21 @@ def artifact(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90
     reason = missing_compiler(backend)
     if reason is not None:
         raise CannotRunError(reason)
-    path = entry_path(backend, metadata, renormalize, arch)
+    path = entry_path(backend, metadata, renormalize, arch, options)
     found = _load(path)
     if found is not None:
         return found
     with locked(path.with_suffix(".lock")):
         found = _load(path)
         if found is None:
-            found = _compile(backend, metadata, renormalize, arch)
+            found = _compile(backend, metadata, renormalize, arch, options)
             write_whole(path, _packed(found))
     return found
 
 
-def entry_path(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a") -> Path:
+def entry_path(
+    backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = ""
+) -> Path:
     """Where the variant lies on disk: its name holds a hash of all that its code depends on."""
     compiler = _COMPILERS[backend]
     variant = (
@@ -117,7 +123,7 @@ def entry_path(backend: str, metadata: bool, renormalize: bool, arch: str = "sm_
     )
     digest = hashlib.sha256()
     facts = (_FORMAT, variant, importlib.metadata.version(compiler.distribution), platform.python_version())
-    digest.update(repr(facts).encode())
+    digest.update(repr(facts).encode() + options.encode())
     for source in _sources(compiler.package):
         digest.update(source.name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
     return cache_folder() / f"{variant}-{digest.hexdigest()[:24]}.zip"
@@ -158,10 +164,10 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _compile(backend: str, metadata: bool, renormalize: bool, arch: str) -> Compiled:
+def _compile(backend: str, metadata: bool, renormalize: bool, arch: str, options: str) -> Compiled:
     try:
         compiler = import_module(f"{_COMPILERS[backend].package}.compiler")
-        made: Any = compiler.compile_kernel(metadata, renormalize, arch)
+        made: Any = compiler.compile_kernel(metadata, renormalize, arch, options)
     except Exception as error:
         message = " ".join(str(error).split())[:300]
         raise CannotRunError(

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,6 +18,7 @@ from oracle.outcome import ChunkResult, Finding, Judged, Result, Tally
 from oracle.plan import Chunk, Plan, Target
 from oracle.problem import I64, Batch, Outputs
 from oracle.ptxsim import SimulationError
+from oracle.reordered import SAMPLE, can_reorder, differences, schedule_of
 from oracle.report import Reporter
 from oracle.workers import Workers
 
@@ -38,22 +39,42 @@ class _Variant:
 
 
 @dataclass(frozen=True)
+class _Task:
+    """A chunk, and the other order of threads in which it runs again; 0: it does not."""
+
+    chunk: Chunk
+    schedule: int
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a target made of a batch.
 
     failures
-        What the simulator said, by the problem that it stopped.
+        What the simulator said, by the problem that it stopped, or that depends on the order of threads.
     left
-        The problems that were not run after that.
+        The problems that were not run after the simulator stopped others.
+    seconds
+        Spent in the backend, the runs in other orders left out.
+    reordered
+        Launches that ran again in another order of threads.
     """
 
     outputs: Outputs
     failures: dict[int, str]
     left: npt.NDArray[np.intp]
     seconds: float
+    reordered: int = 0
 
 
-def run(plan: Plan, jobs: int, reporter: Reporter, replays: Path) -> Result:
+def run(
+    plan: Plan,
+    jobs: int,
+    reporter: Reporter,
+    replays: Path,
+    watch: Callable[[ChunkResult], None] | None = None,
+    reorder: int = SAMPLE,
+) -> Result:
     """Make the run.
 
     Parameters
@@ -66,6 +87,10 @@ def run(plan: Plan, jobs: int, reporter: Reporter, replays: Path) -> Result:
         Is told of the progress, and of every wrong problem of a new kind.
     replays
         The folder for the replay files of those problems.
+    watch
+        Is given the result of every chunk.
+    reorder
+        One of how many chunks runs again in another order of threads, where the simulator runs it; 1 or more.
 
     Raises
     ------
@@ -79,22 +104,26 @@ def run(plan: Plan, jobs: int, reporter: Reporter, replays: Path) -> Result:
     start = time.monotonic()
     tallies: dict[tuple[Target, str], Tally] = {}
     left = 0
+    reported: list[tuple[Finding, Path]] = []
     with Workers(jobs) as workers:
         _prepare(plan, workers, reporter)
         reporter.start(sum(chunk.weight for chunk in plan.chunks()))
-        for result in workers.map(execute, plan.chunks()):
+        tasks = (_Task(chunk, schedule_of(turn, reorder)) for turn, chunk in enumerate(plan.chunks()))
+        for result in workers.map(_execute, tasks):
             left += result.left
             for target, tally in result.tallies.items():
                 tallies.setdefault((target, result.chunk.family), Tally()).add(tally)
             for finding in result.findings:
                 if reporter.wants(finding):
-                    reporter.finding(finding, replay.save(finding, replays))
+                    reported.append((finding, replay.save(finding, replays)))
+                    reporter.finding(*reported[-1])
+            if watch is not None:
+                watch(result)
             reporter.advance(result.chunk.weight, sum(tally.launches for tally in result.tallies.values()))
     reporter.end()
     order = {key: place for place, key in enumerate(product(plan.targets, cases.FAMILIES))}
-    return Result(
-        {key: tallies[key] for key in sorted(tallies, key=order.__getitem__)}, left, time.monotonic() - start
-    )
+    rows = {key: tallies[key] for key in sorted(tallies, key=order.__getitem__)}
+    return Result(rows, left, time.monotonic() - start, tuple(reported))
 
 
 def _prepare(plan: Plan, workers: Workers, reporter: Reporter) -> None:
@@ -119,15 +148,20 @@ def _compile(variant: _Variant) -> None:
     artifacts.artifact(variant.backend, variant.metadata, variant.renormalize)
 
 
-def execute(chunk: Chunk) -> ChunkResult:
-    """Put one chunk to all of its targets and judge the answers."""
-    return ChunkResult(chunk=chunk, **vars(judge(chunk.make(), chunk.targets)))
+def _execute(task: _Task) -> ChunkResult:
+    return execute(task.chunk, (task.schedule,) if task.schedule else ())
 
 
-def judge(batch: Batch, targets: tuple[Target, ...]) -> Judged:
-    """Put one batch to all targets and judge the answers."""
+def execute(chunk: Chunk, schedules: Sequence[int] = ()) -> ChunkResult:
+    """Put one chunk to all of its targets and judge the answers, also those in other orders of threads."""
+    return ChunkResult(chunk=chunk, **vars(judge(chunk.make(), chunk.targets, schedules)))
+
+
+def judge(batch: Batch, targets: tuple[Target, ...], schedules: Sequence[int] = ()) -> Judged:
+    """Put one batch to all targets and judge the answers, also those in other orders of threads."""
     expected = expect(batch)
-    return judge_answers(batch, expected, {target: answer(target, batch, expected) for target in targets})
+    answers = {target: answer(target, batch, expected, schedules) for target in targets}
+    return judge_answers(batch, expected, answers)
 
 
 def judge_answers(batch: Batch, expected: Outputs, answers: dict[Target, Answer]) -> Judged:
@@ -144,19 +178,21 @@ def judge_answers(batch: Batch, expected: Outputs, answers: dict[Target, Answer]
         compared = int(np.delete(words(batch), unanswered).sum()) * WORD_BITS
         launches = len(batch) - len(given.left)
         mismatches = int(differing.sum()) + len(given.failures)
-        result.tallies[target] = Tally(launches, compared, mismatches, given.seconds)
+        result.tallies[target] = Tally(launches, compared, mismatches, given.seconds, given.reordered)
         result.left += len(given.left)
         result.wrong[target] = differing.copy()
         result.wrong[target][[*given.failures]] = 1
+        result.wrong[target][given.left] = -1
     for target in answers:
         result.findings += _findings(target, batch, expected, rights[target], answers, wrong)
     return result
 
 
-def answer(target: Target, batch: Batch, like: Outputs) -> Answer:
+def answer(target: Target, batch: Batch, like: Outputs, schedules: Sequence[int] = ()) -> Answer:
     """Run a batch on a target, into buffers as large as those of ``like``.
 
-    A launch that the simulator stops is set aside, and the others run again.
+    A launch that the simulator stops is set aside, and the others run again. Then all that were answered run
+    in the other orders of threads, where the target has any.
     """
     backend = backends.get(target.backend)
     outputs = like.blank(len(batch))
@@ -168,7 +204,7 @@ def answer(target: Target, batch: Batch, like: Outputs) -> Answer:
         try:
             backend.run(batch.take(rest), part, target.device)
         except SimulationError as error:
-            failures[int(rest[error.launch])] = _told(error)
+            failures[int(rest[error.launch])] = error.told()
             rest = np.delete(rest, error.launch)
         except CannotRunError:
             raise
@@ -177,18 +213,14 @@ def answer(target: Target, batch: Batch, like: Outputs) -> Answer:
         else:
             outputs.put(rest, part)
             rest = rest[:0]
-    return Answer(outputs, failures, rest, time.perf_counter() - start)
-
-
-def _told(error: SimulationError) -> str:
-    """Say the error without its launch number, which means nothing outside of the chunk."""
-    where = f"thread {error.thread}"
-    if error.address is not None:
-        where += f", address {error.address:#x}"
-    if error.buffer is not None:
-        where += f" ({error.buffer})"
-    source = f" ({error.source})" if error.source else ""
-    return f"{error.kind}: {error.detail}; {where}; PTX line {error.line}: {error.text}{source}"
+    seconds = time.perf_counter() - start
+    reordered = 0
+    for schedule in schedules if can_reorder(target) else ():
+        where = np.setdiff1d(np.arange(len(batch)), [*failures, *rest])
+        if len(where):
+            failures |= differences(target, batch, outputs, where, schedule)
+            reordered += len(where)
+    return Answer(outputs, failures, rest, seconds, reordered)
 
 
 def _told_in_full(error: Exception, batch: Batch) -> str:

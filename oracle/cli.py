@@ -13,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from oracle import backends, cases, check, fast, replay, report
+from oracle import backends, cases, check, fast, reordered, replay, report
 from oracle.bench import command as bench
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
 from oracle.explain import command as shown
 from oracle.files import write_whole
+from oracle.html_report.coverage import Coverage
+from oracle.html_report.page import page
 from oracle.mutants import command
 from oracle.outcome import Finding
 from oracle.plan import ALL_RANGES, DEFAULT_CASES, SAMPLE_RANGES, Plan, RangeChoice, Target, match_families
@@ -47,7 +49,9 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else [*arguments]
+    options = _parser().parse_args(words)
+    options.words = words
     chosen: Callable[[argparse.Namespace], int] = options.command
     try:
         return chosen(options)
@@ -100,7 +104,15 @@ def _parser() -> argparse.ArgumentParser:
         partial(_number, low=1, high=1024),
         "worker processes, default one a core; 1 on cuda",
     )
+    one.add_argument(
+        "--schedules",
+        choices=("sample", "all"),
+        default="sample",
+        help="what runs again with its threads in another order, in the simulator: every "
+        f"{reordered.SAMPLE}th chunk (default), or all",
+    )
     one.add_argument("--json", type=Path, metavar="FILE", help="write verdict, versions and table there")
+    one.add_argument("--html", type=Path, metavar="FILE", help="write a report for a browser there")
     one.add_argument(
         "--fast", action="store_true", help="after an edit of a kernel: its own small choice, in seconds"
     )
@@ -302,10 +314,14 @@ def _check(options: argparse.Namespace) -> int:
         return BAD_ARGUMENTS
     on_card = any(target.device == "cuda" for target in targets)
     jobs = options.jobs or (1 if on_card else len(os.sched_getaffinity(0)))
-    result = check.run(plan, jobs, report.Reporter(), REPLAYS)
+    coverage = Coverage()
+    every = 1 if options.schedules == "all" else reordered.SAMPLE
+    result = check.run(plan, jobs, report.Reporter(), REPLAYS, coverage.add, every)
     print(report.table(result), report.LEGEND, report.verdict(result), sep="\n", flush=True)
     if options.json is not None:
         write_whole(options.json, report.as_json(result).encode())
+    if options.html is not None:
+        write_whole(options.html, page(result, coverage, options.words).encode())
     return PASS if result.passed else MISMATCH
 
 
@@ -329,7 +345,7 @@ def _replay(options: argparse.Namespace) -> int:
         raise CannotRunError(f"{target}: {reason}")
     if compare(expect(batch, expected), expected).any():
         print(f"note: the specification has changed since {options.file} was saved; compared with the file")
-    given = check.answer(target, batch, expected)
+    given = check.answer(target, batch, expected, reordered.SCHEDULES)
     failure = given.failures.get(0)
     right = PERMITTED[target.backend].right(batch, expected, given.outputs)
     if failure is None and not compare(right, given.outputs).any():

@@ -1,6 +1,7 @@
 """What a run finds: numbers a line of the table, and problems that an answer gets wrong."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from oracle.compare import Difference
 from oracle.plan import Chunk, Target
@@ -19,12 +20,15 @@ class Tally:
         Output words that differ, and launches that the simulator stopped.
     seconds
         Spent in the backend, added up over workers.
+    reordered
+        Launches that ran again in another order of threads.
     """
 
     launches: int = 0
     bits: int = 0
     mismatches: int = 0
     seconds: float = 0.0
+    reordered: int = 0
 
     def add(self, other: "Tally") -> None:
         """Add the numbers of ``other``."""
@@ -32,6 +36,7 @@ class Tally:
         self.bits += other.bits
         self.mismatches += other.mismatches
         self.seconds += other.seconds
+        self.reordered += other.reordered
 
     @property
     def rate(self) -> float:
@@ -76,7 +81,8 @@ class Judged:
     """A batch's numbers and findings; ``left`` launches were not run after simulator errors.
 
     wrong
-        Of every problem the output words that differ, 1 where the simulator stopped the launch.
+        Of every problem the output words that differ; 1 where the simulator stopped the launch, -1 where it
+        was not run after that.
     """
 
     tallies: dict[Target, Tally] = field(default_factory=dict)
@@ -94,11 +100,16 @@ class ChunkResult(Judged):
 
 @dataclass(frozen=True)
 class Result:
-    """The numbers of a whole run, by target and family in table order; ``left`` launches were not run."""
+    """The numbers of a whole run, by target and family in table order; ``left`` launches were not run.
+
+    findings
+        What was reported, with the file that replays it.
+    """
 
     tallies: dict[tuple[Target, str], Tally]
     left: int
     seconds: float
+    findings: tuple[tuple[Finding, Path], ...] = ()
 
     @property
     def passed(self) -> bool:

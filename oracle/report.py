@@ -110,7 +110,9 @@ def failure(finding: Finding) -> str:
     lines = []
     difference = finding.difference
     if difference is None:
-        lines.append(f"MISMATCH {finding.target}: stopped by the simulator")
+        ordered = finding.kind == ("simulator", "order of threads")
+        what = "depends on the order of threads" if ordered else "stopped by the simulator"
+        lines.append(f"MISMATCH {finding.target}: {what}")
         lines.append(f"  {finding.failure}")
     else:
         lines.append(f"MISMATCH {finding.target}: {', '.join(difference.clauses)}")
@@ -193,9 +195,10 @@ def verdict(result: Result) -> str:
     total = result.total
     names = ", ".join(dict.fromkeys(str(target) for target, _ in result.tallies))
     if result.passed:
+        again = f", {total.reordered:,} also in another order of threads" if total.reordered else ""
         return (
-            f"PASS: {names}: all {total.bits:,} output bits of {total.launches:,} launches are as specified "
-            f"({result.seconds:.0f} s)"
+            f"PASS: {names}: all {total.bits:,} output bits of {total.launches:,} launches are as specified"
+            f"{again} ({result.seconds:.0f} s)"
         )
     wrong = dict.fromkeys(str(target) for (target, _), tally in result.tallies.items() if tally.mismatches)
     text = f"FAIL: {', '.join(wrong)}: {total.mismatches:,} mismatches in {total.launches:,} launches"

@@ -1,16 +1,17 @@
 """The CuTe DSL kernel as a backend: its PTX in the simulator, or `impl_cute.host` on CUDA tensors."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
-
-import numpy as np
 
 from oracle import ptxsim
 from oracle.artifacts import artifact, missing_compiler
 from oracle.backends import on_cuda
+from oracle.backends.simulated import lay_out
+from oracle.errors import CannotRunError
 from oracle.problem import Batch, Outputs
 
-_WORD_BYTES: Final = 4
+_LINES: Final = "--generate-line-info"
 PARAMETERS: Final = {
     "logits": 8,
     "row_stride": 8,
@@ -41,44 +42,33 @@ class Cute:
     def run(self, batch: Batch, outputs: Outputs, device: str) -> None:
         """Write what the kernel writes for every problem."""
         if device == "sim":
-            _simulate(batch, outputs)
+            self.simulate(batch, outputs)
         else:
             from impl_cute import host
 
             on_cuda.route_each(host.route, batch, outputs)
 
-
-def _simulate(batch: Batch, outputs: Outputs) -> None:
-    compiled = artifact("cute", batch.ranges is not None, batch.renormalize)
-    program = ptxsim.parse(compiled.ptx, compiled.entry)
-    problems = len(batch)
-    memory = ptxsim.Memory(launches=problems)
-    # Ids and weights lie where the contract just allows it, so that relying on more shows.
-    strides = batch.row_stride * _WORD_BYTES
-    logits = memory.add_rows("logits", batch.logits, strides, dependent=True)
-    bias = memory.add("bias", batch.bias, writable=False)
-    ids = memory.add("ids", outputs.ids, writable=True, address_offset=_WORD_BYTES)
-    weights = memory.add("weights", outputs.weights, writable=True, address_offset=_WORD_BYTES)
-    nothing = np.zeros(problems, np.int32)
-    values: dict[str, Any] = {
-        "logits": logits.address,
-        "row_stride": batch.row_stride,
-        "tokens": np.full(problems, batch.tokens, np.int32),
-        "bias": bias.address,
-        "ids": ids.address,
-        "weights": weights.address,
-        "scale": batch.scale,
-        "offset": nothing,
-        "count": nothing,
-        "tile": nothing,
-    }
-    if batch.ranges is not None and outputs.metadata is not None:
-        metadata = memory.add("metadata", outputs.metadata, writable=True)
-        values["metadata"] = metadata.address
-        values |= {"offset": batch.ranges.offset, "count": batch.ranges.count, "tile": batch.ranges.tile}
-    ptxsim.launch(
-        program, memory, parameters(values), block=compiled.threads, dynamic_shared=compiled.dynamic_shared
-    )
+    def simulate(self, batch: Batch, outputs: Outputs, schedule: int = 0) -> None:
+        """Write what the kernel writes in the simulator, in the order of threads of a schedule."""
+        variant = batch.ranges is not None, batch.renormalize
+        compiled = artifact("cute", *variant)
+        program = ptxsim.parse(compiled.ptx, compiled.entry)
+        memory, values = lay_out(batch, outputs)
+        try:
+            ptxsim.launch(
+                program,
+                memory,
+                parameters(values),
+                block=compiled.threads,
+                dynamic_shared=compiled.dynamic_shared,
+                schedule=schedule,
+            )
+        except ptxsim.SimulationError as error:
+            # The kernel that is launched is compiled without line information: find the line in its twin.
+            with suppress(CannotRunError):
+                traced = artifact("cute", *variant, options=_LINES)
+                error.source = ptxsim.find_source(error, program, ptxsim.parse(traced.ptx, traced.entry))
+            raise
 
 
 def parameters(values: Mapping[str, Any]) -> list[Any]:
