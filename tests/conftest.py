@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import hypothesis
 import pytest
@@ -11,12 +12,27 @@ hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def browser() -> str | None:
+    return next((path for path in map(shutil.which, BROWSERS) if path), None)
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    path = browser()
+    assert path is not None, "tests of pages are marked browser"
+    return path
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "card: needs a CUDA device of compute capability 9.0 or newer")
+    config.addinivalue_line("markers", "browser: needs Chromium or Chrome")
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         device.share(int(worker.removeprefix("gw")))
@@ -25,14 +41,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     reason = device.missing()
     card = "card: present" if reason is None else f"card: missing, so tests marked card are not run: {reason}"
+    shown = browser()
+    page = f"browser: {shown or 'missing, so tests marked browser are not run: install chromium'}"
     reasons = {name: find.missing(name) for name in ("flashinfer", "vllm")}
-    return [card, *(f"published kernel {name}: {reason or 'present'}" for name, reason in reasons.items())]
+    return [card, page, *(f"published kernel {name}: {reason or 'present'}" for name, reason in reasons.items())]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = set() if config.getoption("--slow") else {"slow"}
     if device.missing() is not None:
         left_out.add("card")
+    if browser() is None:
+        left_out.add("browser")
     dropped = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in dropped]

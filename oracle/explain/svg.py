@@ -153,9 +153,10 @@ def _pick(page: _Page, pick: Pick, disputes: _Disputes) -> None:
         page.box(x, y, width, _PICK_HEIGHT, "remote")
     else:
         page.box(x, y, width, _PICK_HEIGHT, "cell", SHADES[pick.token])
-    page.text(centre, y + 17, str(pick.expert), "number faint" if remote else "number on", "middle")
+    ink = "faint" if remote else "on"
+    page.text(centre, y + 17, str(pick.expert), f"number {ink}", "middle")
     row = "remote" if remote else f"row {pick.row}"
-    page.text(centre, y + 31, row, "small faint" if remote else "small on", "middle")
+    page.text(centre, y + 31, row, f"{'small' if len(row) < 8 else 'tiny'} {ink}", "middle")
     route = spec.TOP_K * pick.token + pick.pick
     places: tuple[Place, ...] = (
         ("ids", (pick.token, pick.pick)),
