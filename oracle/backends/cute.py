@@ -67,7 +67,7 @@ class Cute:
             # The kernel that is launched is compiled without line information: find the line in its twin.
             with suppress(CannotRunError):
                 traced = artifact("cute", *variant, options=_LINES)
-                error.source = ptxsim.find_source(error, program, ptxsim.parse(traced.ptx, traced.entry))
+                ptxsim.add_sources(error, program, ptxsim.parse(traced.ptx, traced.entry))
             raise
 
 

@@ -15,7 +15,7 @@ from oracle.ptxsim.forms import HINTS, forms
 from oracle.ptxsim.launch import Statistics, launch
 from oracle.ptxsim.memory import Buffer, Memory
 from oracle.ptxsim.program import Program, parse
-from oracle.ptxsim.sources import find_source
+from oracle.ptxsim.sources import add_sources
 from oracle.ptxsim.syntax import Param
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "PtxError",
     "SimulationError",
     "Statistics",
-    "find_source",
+    "add_sources",
     "forms",
     "launch",
     "parse",

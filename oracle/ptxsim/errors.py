@@ -1,5 +1,6 @@
 """The two ways a simulation ends badly: text it cannot read, and a program that does what no GPU promises."""
 
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -21,6 +22,20 @@ class PtxError(ValueError):
         self.text = text
 
 
+@dataclass
+class Place:
+    """Where a thread was: index in the grid, PTX line, statement, line of Python (or nothing)."""
+
+    thread: int
+    line: int
+    text: str
+    source: str
+
+    def __str__(self) -> str:
+        origin = f" ({self.source})" if self.source else ""
+        return f"PTX line {self.line}: {self.text}{origin}"
+
+
 class SimulationError(RuntimeError):
     """A launch did what the PTX ISA leaves undefined, or what its caller forbade.
 
@@ -39,6 +54,8 @@ class SimulationError(RuntimeError):
     source
         The line of Python it comes from, where the text has ``.loc``: ``impl_triton/kernel.py:63, called at
         impl_triton/kernel.py:116``; else empty.
+    other
+        For a race, where the other thread was, if that is known.
     """
 
     def __init__(
@@ -53,6 +70,7 @@ class SimulationError(RuntimeError):
         address: int | None = None,
         buffer: str | None = None,
         source: str = "",
+        other: Place | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
@@ -64,6 +82,7 @@ class SimulationError(RuntimeError):
         self.line = line
         self.text = text
         self.source = source
+        self.other = other
 
     def __str__(self) -> str:
         return self.told(f"launch {self.launch}, ")
@@ -75,13 +94,14 @@ class SimulationError(RuntimeError):
             place += f", address {self.address:#x}"
         if self.buffer is not None:
             place += f" ({self.buffer})"
-        origin = f" ({self.source})" if self.source else ""
-        return f"{self.kind}: {self.detail}; {place}; PTX line {self.line}: {self.text}{origin}"
+        here = Place(self.thread, self.line, self.text, self.source)
+        there = f"; thread {self.other.thread} was at {self.other}" if self.other else ""
+        return f"{self.kind}: {self.detail}; {place}; {here}{there}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         keywords = {
             name: getattr(self, name)
-            for name in ("launch", "thread", "line", "text", "address", "buffer", "source")
+            for name in ("launch", "thread", "line", "text", "address", "buffer", "source", "other")
         }
         return _rebuild, (self.kind, self.detail, keywords)
 

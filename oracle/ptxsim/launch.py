@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -9,12 +10,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.lanes import geometry_of
 from oracle.ptxsim.machine import Machine
 from oracle.ptxsim.memory import Memory
 from oracle.ptxsim.orders import order_of
 from oracle.ptxsim.program import Program
 from oracle.ptxsim.scheduler import Code, Scheduler
+from oracle.ptxsim.witness import Witness
 
 LANES_AT_ONCE: Final = 16384
 """Lanes of a tile: enough to make a NumPy call's own cost small, few enough for the cache."""
@@ -88,16 +91,27 @@ def launch(
         code = _CODES[program] = Code(program)
     pitch = -(-threads // 32) * 32
     step = max(1, lanes_at_once // (pitch * math.prod(shape_grid)))
+
+    def make(first: int, last: int) -> Machine:
+        geometry = geometry_of(last - first, shape_grid, shape_block)
+        order, buffers = order_of(geometry, schedule), list(memory.part(first, last))
+        return Machine(program, geometry, order, buffers, packed[first:last], dynamic_shared, first)
+
     instructions = lane_instructions = 0
     with np.errstate(all="ignore"):
         for first in range(0, memory.launches, step):
             last = min(first + step, memory.launches)
-            geometry = geometry_of(last - first, shape_grid, shape_block)
-            order = order_of(geometry, schedule)
-            buffers = list(memory.part(first, last))
-            machine = Machine(program, geometry, order, buffers, packed[first:last], dynamic_shared, first)
+            machine = make(first, last)
             scheduler = Scheduler(code, machine, instruction_budget)
-            scheduler.run()
+            try:
+                scheduler.run()
+            except SimulationError as error:
+                if error.kind == "race":
+                    witness = Witness(make(error.launch, error.launch + 1), error)
+                    with suppress(SimulationError):
+                        Scheduler(code, witness.machine, instruction_budget).run()
+                    error.other = witness.place()
+                raise
             instructions += scheduler.instructions
             lane_instructions += scheduler.lane_instructions
     return Statistics(memory.launches, instructions, lane_instructions)

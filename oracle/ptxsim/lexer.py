@@ -7,6 +7,8 @@ from typing import NamedTuple
 from oracle.ptxsim.errors import PtxError
 
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"', re.DOTALL)
+_INLINE = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
+_LOCATION = re.compile(r"^[ \t]*\.loc\b[^\n]*", re.MULTILINE)
 _LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
 _LINE_DIRECTIVE = re.compile(r"\.(loc|file|version|target|address_size)\b[^\n]*")
 _SECTION = re.compile(r"\.section\b[^{]*\{[^}]*\}")
@@ -30,13 +32,26 @@ def strip_comments(text: str) -> str:
     return _COMMENT.sub(blank, text)
 
 
+def keep_first_locations(text: str) -> str:
+    """Blank every ``.loc`` but the first of a piece of inline assembly.
+
+    For line k of such a piece LLVM names source line n + k, where n is the statement's. Only n exists.
+    """
+
+    def first(match: re.Match[str]) -> str:
+        head, dot, rest = match.group().partition(".loc")
+        return head + dot + _LOCATION.sub("", rest)
+
+    return _INLINE.sub(first, text)
+
+
 def statements(text: str) -> Iterator[Statement]:
     """Yield the statements of a PTX module in order.
 
     ``header`` is what stands between the end of a statement and a ``{`` that opens a function body;
     ``directive`` is a line directive such as ``.loc``.
     """
-    text = strip_comments(text)
+    text = strip_comments(keep_first_locations(text))
     position, line, depth = 0, 1, 0
     size = len(text)
     while True:

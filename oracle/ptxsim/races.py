@@ -221,7 +221,9 @@ class Tracker:
         if not self._all_ordered(self._last_write):
             places = self._unordered(lanes, first, count, writer)
             if len(places):
-                raise self._race(first, count, writer, int(places[0]), "read of what {} has written", report)
+                raise self._race(
+                    first, count, writer, int(places[0]), "read of what was written by {}", report
+                )
         if self._log and self._all_ordered(self._last_read):
             self._forget()
         elif len(self._log) > _LOG_LIMIT:
@@ -247,7 +249,7 @@ class Tracker:
                 places = places[~clocks.atomics(old[places])]
                 mark = np.where(old == stamp, stamp, mark)
             if len(places):
-                raise self._race(first, count, old, int(places[0]), "write of what {} has written", report)
+                raise self._race(first, count, old, int(places[0]), "write of what was written by {}", report)
         if not self._all_ordered(self._last_read):
             if self._log and self._was_read(first, count, aligned):
                 self._settle()
@@ -255,7 +257,9 @@ class Tracker:
                 old = gather(self._reader, first, count, aligned)
                 places = self._unordered(lanes, first, count, old)
                 if len(places):
-                    raise self._race(first, count, old, int(places[0]), "write of what {} has read", report)
+                    raise self._race(
+                        first, count, old, int(places[0]), "write of what was read by {}", report
+                    )
         self._last_write = clocks.tick
         scatter(self.writer, first, count, aligned, mark)
         # Lanes in ascending places cannot meet in one; otherwise see whose stamp is left.
@@ -268,7 +272,7 @@ class Tracker:
             self.writer[cells] = (left[met] & ~clocks.code_mask) | clocks.several_atomics
         elif len(met):
             at = int(met[0])
-            problem = f"written by {clocks.name(int(left[at]))} in the same instruction"
+            problem = f"a write of what was written by {clocks.name(int(left[at]))} in the same instruction"
             raise report(at // count, int(first[at // count]) + at % count, problem)
 
     def _unordered(self, lanes: Lanes, first: Index, count: int, old: U32) -> Index:

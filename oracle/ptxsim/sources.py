@@ -4,8 +4,8 @@ from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.program import Program
 
 
-def find_source(error: SimulationError, ran: Program, traced: Program) -> str:
-    """Return the source line of the instruction that an error names, or an empty string.
+def add_sources(error: SimulationError, ran: Program, traced: Program) -> None:
+    """Give an error the source lines of the instructions that it names.
 
     Parameters
     ----------
@@ -17,7 +17,9 @@ def find_source(error: SimulationError, ran: Program, traced: Program) -> str:
         The same kernel from a text with it; where its instructions differ it tells nothing.
     """
     if [i.text for i in ran.code] != [i.text for i in traced.code]:
-        return ""
+        return
     pairs = zip(ran.code, traced.code, strict=True)
-    found = (also.source for one, also in pairs if (one.line, one.text) == (error.line, error.text))
-    return next(found, "")
+    sources = {(one.line, one.text): also.source for one, also in pairs}
+    error.source = sources[error.line, error.text]
+    if error.other:
+        error.other.source = sources[error.other.line, error.other.text]

@@ -30,6 +30,7 @@ def load(name: str) -> ModuleType:
 
 load("isa_case")
 load("planted")
+load("planted_routing")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

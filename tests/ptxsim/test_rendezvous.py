@@ -199,6 +199,61 @@ def test_atomics_do_not_race_with_each_other_but_with_plain_accesses():
     assert fault(first + "ld.shared.b32 %r3, [%r1];").kind == "race"
 
 
+ZERO = SHARED + "mov.b32 %r1, room; setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.b32 [%r1], 0; bar.sync 0;"
+ONE, OTHER = "setp.ne.u32 %p2, %r0, {0}; @%p2 bra {1};", "setp.ne.u32 %p2, %r0, 40; @%p2 bra E;"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "races"),
+    [
+        ("red.shared.add.u32 [%r1], 1; ld.shared.b32 %r2, [%r1];", "", None),
+        ("red.shared.add.u32 [%r1], 1; st.shared.b32 [%r1], 1;", "", None),
+        ("red.shared.add.u32 [%r1], 1;", "red.shared.add.u32 [%r1], 1;", None),
+        (
+            "red.shared.add.u32 [%r1], 1;",
+            "ld.shared.b32 %r2, [%r1];",
+            "read of what was written by an atomic",
+        ),
+        ("red.shared.add.u32 [%r1], 1;", "st.shared.b32 [%r1], 1;", "write of what was written by an atomic"),
+        ("ld.shared.b32 %r2, [%r1];", "red.shared.add.u32 [%r1], 1;", "write of what was read by thread 3"),
+        (
+            "st.shared.b32 [%r1], 0; red.shared.add.u32 [%r1], 1;",
+            "red.shared.add.u32 [%r1], 1;",
+            "write of what was written by thread 3",
+        ),
+        (
+            "red.shared.add.u32 [%r1], 1;",
+            "red.shared.add.u32 [%r1], 1; ld.shared.b32 %r2, [%r1];",
+            "read of what was written by atomics of several threads",
+        ),
+    ],
+)
+def test_an_atomic_is_its_thread_s_own_access(first, then, races):
+    """Thread 3 does the first, later thread 40, of another warp, the other; no barrier is between."""
+    body = f"{ZERO}{ONE.format(3, 'L')}{first} L: {OTHER}{then} E:"
+    if races is None:
+        start(body)
+    else:
+        assert races in fault(body).detail
+
+
+def test_atomics_in_one_instruction_are_of_several_threads():
+    several = ZERO + "red.shared.add.u32 [%r1], 1; ld.shared.b32 %r2, [%r1];"
+    assert "atomics of several threads" in fault(several).detail
+    start(ZERO + "red.shared.add.u32 [%r1], 1; bar.sync 0; ld.shared.b32 %r2, [%r1];")
+    own = SHARED + "mov.b32 %r1, room; mad.lo.u32 %r1, %r0, 4, %r1; st.shared.b32 [%r1], 5;"
+    start(own + "atom.shared.add.u32 %r2, [%r1], 1; ld.shared.b32 %r3, [%r1];")
+
+
+def test_a_warp_barrier_orders_the_atomics_of_a_warp():
+    body = ZERO + "red.shared.add.u32 [%r1], 1; {0} setp.eq.u32 %p2, %r0, 9; @%p2 ld.shared.b32 %r2, [%r1];"
+    assert fault(body.format(""), threads=32).kind == "race"
+    first = ZERO + "setp.eq.u32 %p2, %r0, 5; @%p2 red.shared.add.u32 [%r1], 1; {0} ld.shared.b32 %r2, [%r1];"
+    assert fault(first.format(""), threads=32).kind == "race"
+    start(first.format("bar.warp.sync -1;"), threads=32)
+    assert fault(first.format("bar.warp.sync -1;")).thread == 32
+
+
 def test_ordering_passes_through_a_third_warp():
     # 0 -> 1 by barrier 1, 1 -> 2 by barrier 2: warp 2 may read what warp 0 wrote, warp 3 may not.
     body = (
