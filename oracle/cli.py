@@ -309,9 +309,10 @@ def _check(options: argparse.Namespace) -> int:
     if not any(plan.chunks()):
         print("python -m oracle check: these options leave nothing to run", file=sys.stderr)
         return BAD_ARGUMENTS
-    if options.json is not None and not options.json.parent.is_dir():
-        print(f"python -m oracle check: --json: no folder {options.json.parent}", file=sys.stderr)
-        return BAD_ARGUMENTS
+    for option, path in (("--json", options.json), ("--html", options.html)):
+        if path is not None and not path.parent.is_dir():
+            print(f"python -m oracle check: {option}: no folder {path.parent}", file=sys.stderr)
+            return BAD_ARGUMENTS
     on_card = any(target.device == "cuda" for target in targets)
     jobs = options.jobs or (1 if on_card else len(os.sched_getaffinity(0)))
     coverage = Coverage()

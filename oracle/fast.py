@@ -30,8 +30,8 @@ from oracle.plan import Target
 from oracle.report import Reporter
 from oracle.workers import Workers
 
-CHOSEN: Final = ("device", "batch", "tile", "range", "family", "cases", "seed")
-"""Options of check that leave the run no choice of its own."""
+CHOSEN: Final = ("device", "batch", "tile", "range", "family", "cases", "seed", "html")
+"""Options of check that leave the run no choice of its own, or ask for what it does not count."""
 
 FAMILY: Final = "mixed"
 """Where the numbers of a run are kept: a batch holds problems of every family."""

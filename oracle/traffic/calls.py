@@ -94,6 +94,9 @@ class Calls:
         Who made the outputs: ``cute``, ``triton``, ``spec`` or ``unknown``.
     number
         Of each call in the file, int64 ``[L]``.
+    ignored, assumed
+        Names of the file's arrays that mean nothing here; what it does not say of the inputs, and what is
+        taken instead.
     """
 
     file: Path
@@ -102,6 +105,7 @@ class Calls:
     batch: Batch
     given: Given
     ignored: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.number)

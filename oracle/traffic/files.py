@@ -2,6 +2,7 @@
 
 import io
 import json
+import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -132,7 +133,9 @@ def _pt(path: Path) -> _Opened:
         import torch
     except ImportError as error:
         raise CannotRunError(f"torch is not installed, and {path} is a file of it") from error
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about old and foreign pickles, which it then refuses anyway
+        content = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise ValueError(f"it holds a {type(content).__name__}, not tensors by name")
 

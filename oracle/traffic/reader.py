@@ -16,6 +16,8 @@ from spec.constants import MAX_TOKENS, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
 from spec.contract import check_range
 from spec.layout import check_tile, metadata_size
 
+_ASSUMED: Final = {"scale": "scale 1", "renormalize": "renormalize True"}
+_ASSUMED_RANGE: Final = {"local_expert_offset": "offset 0", "num_local_experts": "256 local experts"}
 _RECORDING: Final = ("cute", "triton", "spec")
 
 
@@ -93,7 +95,10 @@ class _Reader:
         batch = Batch(FAMILY, logits, self.bias, self._scale(), self._renormalize(), stride, ranges)
         given = Given(*self._picks(rows, tokens), *self._buffers(ranges))
         backend = self.backend if self.backend in _RECORDING else UNKNOWN
-        return Calls(self.path, backend, number + np.arange(self.count), batch, given, self.ignored)
+        names = _ASSUMED | (_ASSUMED_RANGE if ranges is not None else {})
+        assumed = tuple(text for name, text in names.items() if name not in self.arrays)
+        numbers = number + np.arange(self.count)
+        return Calls(self.path, backend, numbers, batch, given, self.ignored, assumed)
 
     def _floats(self, name: str) -> F32:
         if name not in self.arrays:

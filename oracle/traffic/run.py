@@ -56,9 +56,9 @@ class Source:
 
     only
         The number of the one call that is wanted; None: all.
-    calls, files, makers, ignored, judged
+    calls, files, makers, ignored, assumed, judged
         After `pieces` is through: calls and files taken, who recorded them, names of arrays that mean nothing
-        here, and whether any file holds outputs.
+        here, what files do not say of the inputs, and whether any file holds outputs.
     """
 
     path: Path
@@ -67,6 +67,7 @@ class Source:
     files: int = 0
     makers: dict[str, None] = field(default_factory=dict)
     ignored: dict[str, None] = field(default_factory=dict)
+    assumed: dict[str, None] = field(default_factory=dict)
     judged: bool = False
 
     def each(self) -> Iterator[tuple[Calls, float]]:
@@ -93,6 +94,7 @@ class Source:
                 self.calls += len(chosen)
                 self.makers[chosen.backend] = None
                 self.ignored |= dict.fromkeys(chosen.ignored)
+                self.assumed |= dict.fromkeys(chosen.assumed)
                 self.judged = self.judged or bool(chosen.given)
                 yield replace(chosen, batch=replace(chosen.batch, index=index)), share
             self.files += 1
@@ -256,4 +258,5 @@ def summary(source: Source) -> str:
     files = "1 file" if source.files == 1 else f"{source.files:,} files"
     text = f"{source.calls:,} call{'s' if source.calls != 1 else ''} of {files}"
     text += f", outputs of {makers}" if source.judged else ", without outputs"
-    return text + (f"; not looked at: {', '.join(source.ignored)}" if source.ignored else "")
+    text += f"; not looked at: {', '.join(source.ignored)}" if source.ignored else ""
+    return text + (f"; assumed: {', '.join(source.assumed)}" if source.assumed else "")

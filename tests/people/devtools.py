@@ -14,12 +14,13 @@ class Chromium:
         requests, self._write = os.pipe()
         self._read, replies = os.pipe()
         options = "--headless --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe"
+        command = f'exec "$0" {options} --user-data-dir="$1" 3<&{requests} 4>&{replies}'
         self._process = subprocess.Popen(
-            ["bash", "-c", f'exec "$0" {options} --user-data-dir="$1" 3<&{requests} 4>&{replies}', program, profile],
+            ["bash", "-c", command, program, profile],
             pass_fds=(requests, replies),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         os.close(requests)
         os.close(replies)
         self._rest = b""
