@@ -7,13 +7,14 @@ of one, and a problem from elsewhere can be shrunk as well.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from oracle.problem import F32
-from oracle.search.whole import Whole
+from oracle.search.whole import Whole, turned
 from spec.constants import NUM_EXPERTS
 
 Judge = Callable[[Sequence[Whole]], int | None]
@@ -25,6 +26,7 @@ _SIMPLE: Final = (0.0, 1.0, 2.0, -1.0, 4.0, -8.0, 0.5, 40.0, -40.0, np.inf, -np.
 """Values that are easy to read, the simplest first."""
 
 _SIMPLE_BITS: Final = tuple(int(np.float32(value).view(np.uint32)) for value in _SIMPLE)
+_STRIDES: Final = (NUM_EXPERTS + 4, 2 * NUM_EXPERTS, (1 << 31) - 4, 1 << 31, (1 << 31) + 4)
 _ONE: Final = 0x3F800000
 _TRIES: Final = 192
 """Candidates of a batch."""
@@ -49,9 +51,9 @@ def shrink(whole: Whole, judge: Judge) -> Whole:
 
 def _step(whole: Whole, judge: Judge) -> Whole | None:
     """Return the simplest failing problem of the first kind of change that has one."""
-    for changes in _CHANGES:
-        size = cost(whole)
-        fewer = [(cost(one), place, one) for place, one in enumerate(changes(whole))]
+    size = cost(whole)
+    for candidates in chain.from_iterable(changes(whole) for changes in _CHANGES):
+        fewer = [(cost(one), place, one) for place, one in enumerate(candidates)]
         tries = [one for its, _, one in sorted(fewer, key=lambda item: item[:2]) if its < size]
         groups: dict[Any, list[Whole]] = {}
         for one in tries:
@@ -79,20 +81,25 @@ def cost(whole: Whole) -> tuple[int, ...]:
     """Return how large a problem is: what weighs more comes first."""
     vectors = _vectors(whole)
     fills = [fill_of(vector) for vector in vectors]
+    exceptions = [
+        np.nonzero(vector.view(np.uint32) != fill)[0] for vector, fill in zip(vectors, fills, strict=True)
+    ]
     values = {int(bits) for vector in vectors for bits in vector.view(np.uint32)}
     offset, count, tile = whole.ranges or (0, 0, 0)
     wide = (offset, count) in ((0, 0), (0, NUM_EXPERTS))
     return (
         int(whole.ranges is not None),
         len(whole.logits),
-        sum(int((vector.view(np.uint32) != fill).sum()) for vector, fill in zip(vectors, fills, strict=True)),
+        sum(map(len, exceptions)),
         len(values),
         sum(map(_value_cost, values)) + _scale_cost(int(whole.scale.view(np.uint32))),
         0 if whole.row_stride == NUM_EXPERTS else 1 + whole.row_stride,
         int(not whole.renormalize),
         tile,
-        0 if wide else offset + count,
+        0 if wide else 1 + offset,
+        0 if wide else count,
         sum(abs(elements - 1) for elements in whole.shift),
+        sum(int(experts.sum()) for experts in exceptions),
     )
 
 
@@ -130,7 +137,7 @@ def _fewer_parts(whole: Whole) -> Iterator[Whole]:
 def _simpler_arguments(whole: Whole) -> Iterator[Whole]:
     yield replace(whole, renormalize=True)
     yield replace(whole, row_stride=NUM_EXPERTS)
-    for stride in (NUM_EXPERTS + 4, 2 * NUM_EXPERTS, whole.row_stride // 8 * 4, 0):
+    for stride in (*_STRIDES, whole.row_stride // 8 * 4, whole.row_stride - 4, 0):
         if stride >= NUM_EXPERTS or (stride == 0 and _all_rows_equal(whole)):
             yield replace(whole, row_stride=stride)
     for scale in (*_SIMPLE_BITS, *_rounded(int(whole.scale.view(np.uint32)))):
@@ -159,8 +166,13 @@ def _simpler_range(whole: Whole) -> Iterator[Whole]:
             yield replace(whole, ranges=(lower, count + offset - lower, tile))
 
 
-def _fewer_exceptions(whole: Whole) -> Iterator[Whole]:
-    """Set parts of the vectors to their fill, or all alike: halves, quarters, and down to one expert."""
+def _lower_experts(whole: Whole) -> Iterator[Whole]:
+    for by in (248, 128, 192, 224, 240, 255):
+        yield turned(whole, by)
+
+
+def _fewer_exceptions(whole: Whole) -> Iterator[Sequence[Whole]]:
+    """Set parts of the vectors to their fill: all, then halves, quarters, and down to one expert."""
     vectors = _vectors(whole)
     fills = [fill_of(vector) for vector in vectors]
     places = [
@@ -170,11 +182,13 @@ def _fewer_exceptions(whole: Whole) -> Iterator[Whole]:
     ]
     size = len(places)
     while size:
+        candidates = []
         for start in range(0, len(places), size):
             changed = np.stack(vectors).view(np.uint32)
             for row, expert in places[start : start + size]:
                 changed[row, expert] = fills[row]
-            yield _with_vectors(whole, changed)
+            candidates.append(_with_vectors(whole, changed))
+        yield candidates
         size //= 2
 
 
@@ -210,5 +224,21 @@ def _all_rows_equal(whole: Whole) -> bool:
     return bool((words == words[:1]).all())
 
 
-_CHANGES: Final = (_fewer_parts, _fewer_exceptions, _simpler_range, _simpler_values, _simpler_arguments)
-"""Kinds of change, those that take most away first."""
+def _at_once(changes: Callable[[Whole], Iterator[Whole]]) -> Callable[[Whole], Iterator[Sequence[Whole]]]:
+    """Make of changes one by one a kind of change whose candidates are all tried together."""
+
+    def together(whole: Whole) -> Iterator[Sequence[Whole]]:
+        yield list(changes(whole))
+
+    return together
+
+
+_CHANGES: Final = (
+    _at_once(_fewer_parts),
+    _fewer_exceptions,
+    _at_once(_simpler_range),
+    _at_once(_simpler_values),
+    _at_once(_simpler_arguments),
+    _at_once(_lower_experts),
+)
+"""Kinds of change, those that take most away first; each yields candidates that are tried together."""

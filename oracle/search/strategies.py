@@ -6,30 +6,33 @@ place. So ties within and across lanes, across the cut-off and across the ends o
 that differ in the last bit, are common and not rare.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from oracle.search.whole import Whole
+from oracle.search.whole import Whole, turned
 from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
 
 _ANCHORS: Final = (
     0.0, 1.0, -1.0, 2.0, -8.0, 0.5, 6.0, -0.0, 16.635532, 40.0, -17.0, -36.6, -87.336544, -88.722839, -103.97,
-    -200.0, np.inf, -np.inf, 1e-40, -1e-45, 2.0**-24, 33554432.0, 3e38, -3e38,
+    -200.0, np.inf, 1e-40, -1e-45, 2.0**-24, 33554432.0, 3e38, -3e38,
 )  # fmt: skip
+_QUIET: Final = -60.0
 _NANS: Final = (0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF)
 _STEPS: Final = (1, 8, 2, 4, 16, 32, 64, 128, 7, 9, 31, 33, 255)
-_SLOPES: Final = (0, 1, -1, 2, 1 << 20, -(1 << 20))
+_SLOPES: Final = (0, 0, 1, -1, 1, -1, 2, -3, 1 << 20, -(1 << 20))
 _SCALES: Final = (1.0, 2.5, 0.5, 0.0, -1.0, -0.0, np.inf, np.nan, 1e-45, 1e-39, 3e38)
 _STRIDES: Final = (256, 0, 260, 512, 772, 4096, (1 << 31) - 4, 1 << 31, (1 << 31) + 4, (1 << 32) + 256)
 _TILES: Final = (8, 1, 2, 3, 4, 5, 7, 9, 16, 64)
 
 Bits = npt.NDArray[np.uint32]
 Stroke = tuple[int, int, int, int, int, int]
-"""First expert, step, number; level, bits of the last place above it, and more for every next expert."""
+"""First expert, step, number; level, bits of the last place above it, and more for every next expert.
+
+Levels 0 to 2 are drawn for each problem, level 3 is -inf, which masks.
+"""
 
 Painting = tuple[int, list[Stroke]]
 """The level of the fill, and the strokes over it."""
@@ -47,7 +50,7 @@ _VALUE: Final = st.one_of(
     st.sampled_from(_NANS),
     st.integers(0, (1 << 32) - 1),
 )
-_LEVEL: Final = st.integers(0, 2)
+_LEVEL: Final = st.sampled_from((0, 0, 1, 1, 2, 2, 3))
 _LEVELS: Final = st.tuples(_VALUE, _VALUE, _VALUE)
 _STROKE: Final = st.tuples(
     st.integers(0, NUM_EXPERTS - 1),
@@ -63,7 +66,12 @@ _RANGE: Final = st.tuples(_END, _END, st.one_of(st.sampled_from(_TILES), st.inte
 _STRIDE: Final = st.one_of(st.sampled_from(_STRIDES), st.integers(64, 1 << 18).map(lambda n: 4 * n))
 _SCALE: Final = st.one_of(st.sampled_from(_SCALES), st.floats(width=32))
 _SEEN: Final = st.tuples(
-    _LEVELS, st.lists(_PAINTING, min_size=1, max_size=3), st.sampled_from((0, 1, 8, 255)), _PAINTING, _LEVELS
+    _LEVELS,
+    st.lists(_PAINTING, min_size=1, max_size=3),
+    st.sampled_from((0, 1, 8, 255)),
+    st.sampled_from((False, False, True)),
+    _LEVELS,
+    _PAINTING,
 )
 _PLAIN: Final = st.tuples(_SEEN, _STRIDE, _SCALE)
 _WITH_RANGE: Final = st.tuples(_SEEN, _STRIDE, _SCALE, _RANGE)
@@ -98,10 +106,14 @@ def _range(drawn: tuple[tuple[int, int], tuple[int, int], int], marks: list[int]
 
 def _whole(drawn: Any, tokens: int, renormalize: bool, shift: tuple[int, int]) -> Whole:
     """Make a problem of what `_PLAIN` or `_WITH_RANGE` draws."""
-    (levels, paintings, turn, bias_painting, bias_levels), stride, scale, *ranges = drawn
-    rows, marks = zip(*(_painted(levels, painting) for painting in paintings), strict=True)
+    (levels, paintings, turn, quiet, bias_levels, bias_painting), stride, scale, *ranges = drawn
+    masked = _bits(-np.inf)
+    rows, marks = zip(*(_painted((*levels, masked), painting) for painting in paintings), strict=True)
     logits = np.stack([np.roll(rows[token % len(rows)], turn * token) for token in range(tokens)])
-    bias, more = _painted((0, *bias_levels[:2]), bias_painting)
+    if quiet:
+        # Scores so small that the keys are the biases, bit for bit.
+        logits[~(logits.view(np.float32) < _QUIET)] = _bits(_QUIET)
+    bias, more = _painted((0, *bias_levels[:2], masked), bias_painting)
     if stride == 0:
         logits = np.repeat(logits[:1], tokens, axis=0)
     if stride > (1 << 31) + 4 and tokens > 4:
@@ -115,17 +127,6 @@ def _whole(drawn: Any, tokens: int, renormalize: bool, shift: tuple[int, int]) -
         ranges=_range(ranges[0], [mark for row in marks for mark in row] + more) if ranges else None,
         shift=shift,
     )
-
-
-def turned(whole: Whole, by: int) -> Whole:
-    """Return the problem with every expert ``by`` further, and its range where that does not wrap around."""
-    ranges = whole.ranges
-    if ranges is not None:
-        offset, count, tile = ranges
-        moved = (offset + by) % NUM_EXPERTS
-        ranges = (moved if moved + count <= NUM_EXPERTS else offset, count, tile)
-    logits, bias = np.roll(whole.logits, by, axis=1), np.roll(whole.bias, by)
-    return replace(whole, logits=logits, bias=bias, ranges=ranges)
 
 
 def groups(variants: tuple[tuple[bool, bool], ...]) -> st.SearchStrategy[list[Whole]]:

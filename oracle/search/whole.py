@@ -1,7 +1,7 @@
 """One problem with everything that belongs to it, and batches of many."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,6 +41,17 @@ class Whole:
     def group(self) -> tuple[int, bool, bool, tuple[int, int]]:
         """What the problems of one batch have in common."""
         return len(self.logits), self.renormalize, self.ranges is not None, self.shift
+
+
+def turned(whole: Whole, by: int) -> Whole:
+    """Return the problem with every expert ``by`` further, and its range where that does not wrap around."""
+    ranges = whole.ranges
+    if ranges is not None:
+        offset, count, tile = ranges
+        moved = (offset + by) % NUM_EXPERTS
+        ranges = (moved if moved + count <= NUM_EXPERTS else offset, count, tile)
+    logits, bias = np.roll(whole.logits, by, axis=1), np.roll(whole.bias, by)
+    return replace(whole, logits=logits, bias=bias, ranges=ranges)
 
 
 def batch_of(wholes: Sequence[Whole]) -> Batch:
