@@ -1,8 +1,8 @@
 """The run of `check --fast`: what the mutants are put to, put to the backends as they stand.
 
-Small mixed batches of every family, the most suspicious first, in the simulator; what the compiled code must
-show whatever its inputs are; how it is launched; the compile functions, and the functions of the door on a
-pretended machine.
+Small mixed batches of every family, the most suspicious first, in the simulator, one of each variant also in
+another order of threads; what the compiled code must show whatever its inputs are; how it is launched; the
+compile functions, and the functions of the door on a pretended machine.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from oracle.mutants import code, compilers, hosts
 from oracle.mutants.sieve import trials
 from oracle.outcome import Judged, Result, Tally
 from oracle.plan import Target
+from oracle.reordered import SCHEDULES
 from oracle.report import Reporter
 from oracle.workers import Workers
 
@@ -223,12 +224,15 @@ def _ask_kernel(job: Job, answer: Answer) -> None:
     target = Target(job.backend, "sim")
     compiled = artifacts.artifact(job.backend, *job.variant)
     _complain(answer, "compiled code", code.fault(job.backend, compiled))
+    # The first batch of each variant runs again in another order of threads.
+    schedules: tuple[int, ...] = (SCHEDULES[_VARIANTS.index(job.variant)],)
     with _impatient():
         for trial in trials():
             if trial.variant != job.variant:
                 continue
             numbered = replace(trial.batch, index=np.arange(len(trial.batch)))
-            judged = check.judge(numbered, (target,))
+            judged = check.judge(numbered, (target,), schedules)
+            schedules = ()
             answer.judged.tallies.setdefault(target, Tally()).add(judged.tallies[target])
             answer.judged.left += judged.left
             for finding in judged.findings:
