@@ -5,8 +5,8 @@ tensors, compute capability 9.0 or newer) or ``spec`` (CPU tensors, the NumPy sp
 with such a device gets ``cute`` where it imports, else ``triton``; every other machine gets ``spec``. A value
 that is unknown or cannot work here is an ImportError; what was asked for is never replaced by something else.
 
-`MUSESPARK_ROUTING_RECORD` names a folder where `route` also records its calls (`oracle.traffic.record`). Unset,
-`route` is the backend's own function.
+`MUSESPARK_ROUTING_RECORD` names a folder where `route` also records its calls (`oracle.traffic.record`).
+Unset, `route` is the backend's own function.
 
 The contract of every function is that of `spec.contract`; the clauses stand in docs/specification.md.
 """

@@ -75,7 +75,7 @@ def ranges(coverage: Coverage) -> str:
         place = (count - 1) // _BLOCK, offset // _BLOCK
         launches[place] += found.launches
         wrong[place] += found.wrong
-    return _triangle(launches, wrong)
+    return _triangle(launches, wrong) + legend(int(launches.max()))
 
 
 def _triangle(launches: I64, wrong: I64) -> str:

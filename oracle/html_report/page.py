@@ -116,7 +116,7 @@ def _coverage(coverage: Coverage) -> str:
             f"<h3>With metadata, by range: {len(coverage.ranges):,} of {ALL_RANGES.number:,}</h3>",
             '<div class="ranges"><div><p class="note">Those with the most launches, offset:number, over the '
             f"experts 0 to 255</p>{heat.bars(coverage)}</div>",
-            f'<div><p class="note">All, in blocks of 8 by 8; darker is more</p>{heat.ranges(coverage)}</div></div>',
+            f'<div><p class="note">All, in blocks of 8 by 8</p>{heat.ranges(coverage)}</div></div>',
         ]
     if coverage.families:
         parts += [
