@@ -71,7 +71,7 @@ def is_saved(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return "format.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # no archive, or a damaged one: what zipfile raises on that is not a closed list
         return False
 
 

@@ -15,6 +15,8 @@ from oracle import cases, cli, replay
 from oracle.compare import expect
 from oracle.outcome import Finding
 from oracle.plan import Target
+from oracle.traffic.files import TrafficError
+from oracle.traffic.reader import load
 from oracle.traffic.record import FOLDER, Recorder, recorded
 from spec.host import route
 
@@ -261,6 +263,27 @@ def test_a_damaged_file_is_one_line_with_exit_2(kind, damage, tmp_path, capsys):
     assert (code, printed.out) == (2, "")
     assert printed.err.count("\n") == 1
     assert str(path) in printed.err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_changed_anywhere_give_calls_or_one_line_that_names_the_file(kind, tmp_path):
+    whole = write(tmp_path / f"whole{kind}", arrays()).read_bytes()
+    path = tmp_path / f"changed{kind}"
+    random = np.random.default_rng(1)
+    refused = 0
+    for _ in range(80):
+        changed = bytearray(whole)
+        ends = random.integers(-600, 600, 3)  # where headers and directories are
+        for place in [*random.integers(0, len(whole), 2), *ends]:
+            changed[place] = random.integers(0, 256)
+        path.write_bytes(changed)
+        try:
+            list(load(path))
+        except TrafficError as error:
+            refused += 1
+            assert str(path) in str(error)
+            assert "\n" not in str(error)
+    assert refused > 20
 
 
 NOT_CALLS = {
