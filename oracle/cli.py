@@ -146,6 +146,7 @@ def _mutants_parser(commands: Any) -> None:
     number = _checked(partial(_number, low=1, high=10**6))
     made.add_argument("--sample", type=number, metavar="N", help="a fixed choice of N; default all")
     made.add_argument("--list", action="store_true", help="print the mutants and judge none")
+    made.add_argument("--fast", action="store_true", help="the score of check --fast: survivors get no more")
     made.add_argument("--jobs", type=number, metavar="N", help="processes, default one a core")
     made.add_argument(
         "--json", type=Path, metavar="FILE", help="write verdict, versions and every mutant there"

@@ -23,7 +23,7 @@ def execute(options: argparse.Namespace) -> int:
     Parameters
     ----------
     options
-        backend (a tuple of names), only, sample, list, jobs, json: as the command line has them.
+        backend (a tuple of names), only, sample, list, fast, jobs, json: as the command line has them.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def execute(options: argparse.Namespace) -> int:
         print(f"python -m oracle mutants: --json: no folder {options.json.parent}", file=sys.stderr)
         return 2
     jobs = options.jobs or len(os.sched_getaffinity(0))
-    score = run.run(mutants, options.backend, jobs, Reporter(unit="mutants"))
+    score = run.run(mutants, options.backend, jobs, Reporter(unit="mutants"), options.fast)
     print(table(score), *_told(score), verdict(score), sep="\n", flush=True)
     if options.json is not None:
         write_whole(Path(options.json), as_json(score).encode())

@@ -104,7 +104,9 @@ def choose(backends: tuple[str, ...], only: str | None, sample: int | None) -> t
     return tuple(mutant for mutant, _ in zip(turns, range(sample), strict=False))
 
 
-def run(mutants: tuple[Mutant, ...], backends: tuple[str, ...], jobs: int, reporter: Reporter) -> Score:
+def run(
+    mutants: tuple[Mutant, ...], backends: tuple[str, ...], jobs: int, reporter: Reporter, fast: bool = False
+) -> Score:
     """Judge mutants.
 
     Parameters
@@ -117,6 +119,8 @@ def run(mutants: tuple[Mutant, ...], backends: tuple[str, ...], jobs: int, repor
         Processes at a time.
     reporter
         Is told of the progress.
+    fast
+        Put no survivor to the whole run of `check`: the score is that of `check --fast`.
 
     Raises
     ------
@@ -145,7 +149,7 @@ def run(mutants: tuple[Mutant, ...], backends: tuple[str, ...], jobs: int, repor
     tasks = [Task(m.group, m.module, m, packages, backends, known.get(m.group)) for m in mutants]
     reporter.start(len(tasks))
     verdicts: dict[str, Verdict] = {}
-    for mutant, verdict in _with_survivors_in_full(tasks, jobs, lambda: reporter.advance(1, 1)):
+    for mutant, verdict in _with_survivors_in_full(tasks, jobs, lambda: reporter.advance(1, 1), fast):
         verdicts[mutant.id] = verdict
     reporter.end()
     judged, mistaken = [], []
@@ -209,13 +213,13 @@ def _judged(tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, Verdict, C
 
 
 def _with_survivors_in_full(
-    tasks: list[Task], jobs: int, advance: Callable[[], None]
+    tasks: list[Task], jobs: int, advance: Callable[[], None], fast: bool
 ) -> Iterator[tuple[Mutant, Verdict]]:
-    """Judge all, and those that survive, and are not held for equivalent, by the whole run of `check`."""
+    """Judge all; unless ``fast``, put survivors not held for equivalent to the whole run of `check`."""
     again = []
     for task, verdict, _ in _judged(tasks, jobs):
         assert task.mutant is not None
-        if verdict.outcome == SURVIVED and _runs(task) and task.mutant.id not in equivalents():
+        if not fast and verdict.outcome == SURVIVED and _runs(task) and task.mutant.id not in equivalents():
             again.append(replace(task, full=True))
         else:
             yield task.mutant, verdict
