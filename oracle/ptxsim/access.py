@@ -44,13 +44,22 @@ class Shared:
         Bytes of the narrowest access of the program.
     name_at
         Says which variable a byte offset belongs to.
+    gaps
+        Where no variable lies ahead of one: first byte and end.
     """
 
     def __init__(
-        self, clocks: Clocks, size: int, start: int, granule: int, name_at: Callable[[int], str]
+        self,
+        clocks: Clocks,
+        size: int,
+        start: int,
+        granule: int,
+        name_at: Callable[[int], str],
+        gaps: list[tuple[int, int]],
     ) -> None:
         geometry = clocks.geometry
         self.size, self.start, self.granule, self.name_at = size, start, granule, name_at
+        self.gaps = gaps
         self.pitch = -(-size // 16) * 16
         # Never read before it is written; a pattern that no index or float survives, should that check ever
         # fail.
@@ -86,6 +95,17 @@ class Shared:
                 int(address[position]),
                 self._place(int(relative[position])),
             )
+        for first, end in self.gaps:
+            outside = (relative + width > first) & (relative < end)
+            if outside.any():
+                position = int(np.flatnonzero(outside)[0])
+                raise fault(
+                    "out of bounds",
+                    f"{width} bytes between the variables of shared memory",
+                    position,
+                    int(address[position]),
+                    self._place(int(relative[position])),
+                )
         offsets: Index = lanes.take(self.origin) + relative
         return offsets
 

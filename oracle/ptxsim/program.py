@@ -11,6 +11,7 @@ instruction, is
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Final
 
 from oracle.ptxsim import ops_collective, ops_float, ops_integer, ops_memory, ops_move
@@ -100,6 +101,8 @@ class Program:
             if variable.space not in ends:
                 raise PtxError(f".{variable.space} variable {variable.name} is not supported")
             start = -(-ends[variable.space] // variable.align) * variable.align
+            if variable.space == "shared" and not variable.extern and start % (2 * variable.align) == 0:
+                start += variable.align  # aligned as the text asks, and no better
             symbols[variable.name] = start
             if variable.space == "shared":
                 self.variables.append((variable.name, start, variable.size))
@@ -108,15 +111,23 @@ class Program:
         dynamic = [symbols[v.name] for v in chosen if v.extern]
         self.symbols = symbols
         self.dynamic_start = min(dynamic, default=ends["shared"])
+        first = min((start for _, start, _ in self.variables), default=SHARED_START)
+        self.shared_start = first // 16 * 16
         self.shared_end, self.local_bytes = ends["shared"], ends["local"]
 
     def shared_bytes(self, dynamic: int) -> int:
-        """Return the bytes of shared memory of a CTA, counted from `SHARED_START`."""
-        return max(self.shared_end, self.dynamic_start + dynamic) - SHARED_START
+        """Return the bytes of shared memory of a CTA, counted from `shared_start`."""
+        return max(self.shared_end, self.dynamic_start + dynamic) - self.shared_start
+
+    def shared_gaps(self) -> list[tuple[int, int]]:
+        """Return what lies before a variable and belongs to none: first byte and end, from `shared_start`."""
+        base = self.shared_start
+        spans = sorted((start - base, start + size - base) for _, start, size in self.variables)
+        return [(end, start) for (_, end), (start, _) in pairwise([(0, 0), *spans]) if end < start]
 
     def shared_name(self, offset: int) -> str:
-        """Name a byte of shared memory, given from `SHARED_START`: variable and offset in it."""
-        address = offset + SHARED_START
+        """Name a byte of shared memory, given from `shared_start`: variable and offset in it."""
+        address = offset + self.shared_start
         best = max((v for v in self.variables if v[1] <= address), key=lambda v: v[1], default=None)
         return f"{best[0]}{address - best[1]:+#x}" if best else f"shared memory{offset:+#x}"
 

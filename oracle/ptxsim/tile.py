@@ -13,7 +13,7 @@ from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes
 from oracle.ptxsim.local import Local
 from oracle.ptxsim.memory import REGION_BITS, Buffer
 from oracle.ptxsim.orders import Order
-from oracle.ptxsim.program import SHARED_START, WINDOWS, Program
+from oracle.ptxsim.program import WINDOWS, Program
 from oracle.ptxsim.races import Clocks
 
 Array = npt.NDArray[Any]
@@ -57,9 +57,10 @@ class Tile:
         self.shared = Shared(
             self.clocks,
             program.shared_bytes(dynamic_shared),
-            SHARED_START,
+            program.shared_start,
             program.granules["shared"],
             program.shared_name,
+            program.shared_gaps(),
         )
         self.memory = Global(self.clocks, buffers, program.granules["global"])
         self.local = Local(geometry, program.local_bytes)
@@ -304,7 +305,7 @@ class Tile:
         if int(np.bitwise_or.reduce(used, axis=None)) & 15:
             position = int(np.flatnonzero((rows & np.uint32(15)) * (np.arange(WARP) < 8 * count))[0])
             at = int(rows.reshape(-1)[position])
-            place = self.program.shared_name(at - SHARED_START)
+            place = self.program.shared_name(at - self.program.shared_start)
             raise self._fault(index, lanes)("misaligned", "a matrix row of 16 bytes", position, at, place)
         lane = np.arange(WARP)
         result = []

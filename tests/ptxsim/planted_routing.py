@@ -14,7 +14,7 @@ HEAD = f"""\
 .visible .entry planted({", ".join(f".param .u64 {name}" for name in BUFFERS)})
 {{
 .reg .b32 %r<20>, %thread; .reg .b64 %rd<20>; .reg .pred %p<9>; .reg .f32 %f<9>;
-.shared .align 16 .b8 room[256];
+.shared .align 1024 .b8 room[256];
 .loc 1 10 5
 mov.u32 %thread, %tid.x;
 """

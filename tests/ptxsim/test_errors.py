@@ -125,6 +125,22 @@ def test_shared_access_below_the_first_variable():
     assert fault(SHARED + "mov.b32 %r1, room; st.shared.b32 [%r1+-4], 1;").kind == "out of bounds"
 
 
+def test_shared_access_between_two_variables():
+    rooms = (
+        ".shared .align 16 .b8 one[28]; .shared .align 16 .b8 two[32]; mov.b32 %r1, one; mov.b32 %r2, two;"
+    )
+    for access, place in (("[%r1+28]", "one+0x1c"), ("[%r2+-4]", "one+0x1c")):
+        error = fault(f"{rooms} st.shared.b32 {access}, 1;")
+        assert (error.kind, error.buffer) == ("out of bounds", place)
+
+
+@pytest.mark.parametrize("align", [4, 8])
+def test_shared_variables_are_aligned_no_better_than_they_ask_for(align):
+    room = f".shared .align {align} .b8 room[64]; mov.b32 %r1, room; mov.b32 %r2, 0;"
+    error = fault(room + "st.shared.v4.b32 [%r1], {%r2, %r2, %r2, %r2};")
+    assert (error.kind, error.buffer) == ("misaligned", "room+0x0")
+
+
 def test_dynamic_shared_memory_is_as_large_as_the_launch_says():
     text = (
         f"{HEADER}.extern .shared .align 16 .b8 pool[];\n.visible .entry kernel()\n{{ .reg .b32 %r<3>;"
