@@ -163,7 +163,8 @@ def _place(task: Task, folder: Path) -> None:
         if name.split(".")[0] in ("impl_cute", "impl_triton"):
             del sys.modules[name]
     device.forget()
-    device.limit()
+    if not task.full:
+        device.limit()
     if task.group == CONTRACT and task.mutant is not None:
         _replace("spec.contract", changed / "spec" / "contract.py")
 
