@@ -44,7 +44,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     shown = browser()
     page = f"browser: {shown or 'missing, so tests marked browser are not run: install chromium'}"
     reasons = {name: find.missing(name) for name in ("flashinfer", "vllm")}
-    return [card, page, *(f"published kernel {name}: {reason or 'present'}" for name, reason in reasons.items())]
+    peers = [f"published kernel {name}: {reason or 'present'}" for name, reason in reasons.items()]
+    return [card, page, *peers]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""What the sweep and the sanitizer launch is the code that `route` launches, its parameters in their places."""
+"""The sweep launches the cubin that `route` launches: both come from the same PTX and the same assembler."""
 
 import importlib
 
