@@ -20,6 +20,8 @@ _SHAPES: Final = {
     "metadata": ((None,), (1,)),
 }
 _WORD: Final = 4
+_PARAMETERS: Final = 9
+"""Of the compiled function, as ``compile_routing`` promises it."""
 
 
 def _cute() -> str | None:
@@ -31,8 +33,8 @@ def _cute() -> str | None:
             return promised
         made = compiler.compile_variant(metadata, True, "--gpu-arch sm_90a --enable-tvm-ffi")
         text = str(made.ir_module)
-        if "llvm.call @TVMFFIEnvGetStream" not in text:
-            return "the launch does not ask for the current stream"
+        if f"Expects {_PARAMETERS} parameters" not in text:
+            return "the compiled function takes other parameters, or a stream: it must find the current one"
         found = _read_host_code(text, metadata)
         if found is not None:
             return found
