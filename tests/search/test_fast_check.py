@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import spec
-from oracle import artifacts, cases, cli, fast, ptxsim, replay
+from oracle import cases, cli, fast, ptxsim, replay
 from oracle.outcome import Result, Tally
 from oracle.plan import Target
 from oracle.ptxsim import SimulationError
@@ -44,7 +44,7 @@ def test_what_is_right_passes(tmp_path):
     done = run(tmp_path, "cute", "--json", "out.json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.match(
-        r"PASS: cute on sim: all [\d,]+ output bits of [\d,]+ launches are as specified \(\d+ s\)",
+        r"PASS: cute on sim: all [\d,]+ output bits of [\d,]+ launches are as specified, [\d,]+ also in",
         done.stdout,
     )
     record = json.loads((tmp_path / "out.json").read_text())
@@ -139,4 +139,3 @@ def test_an_endless_kernel_is_stopped_soon():
     program = ptxsim.parse(text, "spin")
     with fast._impatient(), pytest.raises(SimulationError, match="instruction budget"):
         ptxsim.launch(program, ptxsim.Memory(launches=1), [], block=32)
-    assert artifacts.compiled_backends() == ("cute", "triton")
