@@ -114,12 +114,12 @@ def _cell(value: int | None) -> str:
 def table(folder: Path = FOLDER) -> str:
     """Return the Markdown table of all records: what, when, where, how much, and the verdict."""
     lines = [
-        "| command | date | card | launches, inputs or tests | mismatches | verdict |",
+        "| command | date | card | launches, inputs, tests or mutants | mismatches | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for path, record in entries(folder):
-        amount = _cell(_sum(record, "launches", "inputs", "tests"))
-        mismatches = _cell(_sum(record, "mismatches", "reports", "failed"))
+        amount = _cell(_sum(record, "launches", "inputs", "tests", "mutants"))
+        mismatches = _cell(_sum(record, "mismatches", "reports", "failed", "survived"))
         link = f"[{record['command']}](evidence/{path.name})"
         date = record["date"][:16].replace("T", " ")
         lines.append(

@@ -124,6 +124,7 @@ def as_json(score: Score) -> str:
         "processor_seconds": round(score.processor_seconds, 1),
         "totals": {group: run.counts(judged) for group, judged in run.groups(score.judged).items()},
         "mutants": len(score.judged),
+        "survived": len(score.survivors),
         "survivors": [one.mutant.id for one in score.survivors],
         "mistaken": list(score.mistaken),
         "rows": rows,
