@@ -177,8 +177,10 @@ def _refuse_capture(renormalize: bool) -> None:
     except RuntimeError:  # this torch has no CUDA, so nothing is captured
         return
     if capturing:
-        raise RuntimeError("a CUDA graph is being captured and this variant is not compiled and loaded: "
-                           f"call prepare(renormalize={renormalize}) before the capture")
+        raise RuntimeError(
+            "a CUDA graph is being captured and this variant is not compiled and loaded: "
+            f"call prepare(renormalize={renormalize}) before the capture"
+        )
 
 
 def _run_once(routing: Routing, metadata: bool) -> None:
