@@ -12,6 +12,7 @@ import io
 import json
 import os
 import platform
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -169,11 +170,16 @@ def _compile(backend: str, metadata: bool, renormalize: bool, arch: str, options
         compiler = import_module(f"{_COMPILERS[backend].package}.compiler")
         made: Any = compiler.compile_kernel(metadata, renormalize, arch, options)
     except Exception as error:
-        message = " ".join(str(error).split())[:300]
-        raise CannotRunError(
-            f"compiling {backend} for {arch} failed: {type(error).__name__}: {message}"
-        ) from error
+        raise CannotRunError(f"compiling {backend} for {arch} failed: {_innermost(error)}") from error
     return Compiled(made.ptx, bytes(made.cubin), made.entry, made.threads, made.dynamic_shared)
+
+
+def _innermost(error: BaseException) -> str:
+    """Say what an error came from: compilers wrap it, and put what is wrong last."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return f"{type(error).__name__}: {' '.join(plain.split())[-600:]}"
 
 
 def _packed(compiled: Compiled) -> bytes:

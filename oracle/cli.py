@@ -18,7 +18,7 @@ from oracle.bench import command as bench
 from oracle.compare import PERMITTED, compare, expect, explain
 from oracle.errors import CannotRunError
 from oracle.explain import command as shown
-from oracle.files import write_whole
+from oracle.files import UnwritableError, write_whole
 from oracle.html_report.coverage import Coverage
 from oracle.html_report.page import page
 from oracle.mutants import command
@@ -58,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotRunError as error:
         print(f"could not run: {error}", file=sys.stderr)
         return COULD_NOT_RUN
+    except UnwritableError as error:
+        print(f"{_parser().prog}: {error}", file=sys.stderr)
+        return COULD_NOT_RUN
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -71,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m oracle", description="Compare routing kernels with the specification, bit for bit."
     )
-    commands = parser.add_subparsers(required=True, metavar="check|mutants|bench|search|replay|backends")
+    commands = parser.add_subparsers(
+        required=True, metavar="check|mutants|bench|search|explain|replay|backends"
+    )
 
     one = commands.add_parser("check", help="run the case families and compare every output bit")
 

@@ -165,8 +165,8 @@ def run(names: tuple[str, ...], jobs: int, reporter: Reporter, replays: Path) ->
         if reason is not None:
             raise CannotRunError(f"{Target(name, 'sim')}: {reason}")
     start = time.monotonic()
-    no_torch = importlib.util.find_spec("torch") is None
-    planned = tuple(_jobs(names, without_functions=no_torch))
+    missing = [name for name in ("torch", "tvm_ffi") if importlib.util.find_spec(name) is None]
+    planned = tuple(_jobs(names, without_functions=bool(missing)))
     tallies = {(Target(name, "sim"), FAMILY): Tally() for name in names}
     complaints: list[Complaint] = []
     left = 0
@@ -186,7 +186,7 @@ def run(names: tuple[str, ...], jobs: int, reporter: Reporter, replays: Path) ->
             launches = sum(tally.launches for tally in answer.judged.tallies.values())
             reporter.advance(answer.job.weight, launches)
     reporter.end()
-    unasked = ("the functions of the door, since torch is not installed",) if no_torch else ()
+    unasked = tuple(f"the functions of the door, since {name} is not installed" for name in missing[:1])
     result = Result(tallies, left, time.monotonic() - start)
     return FastResult(result, tuple(complaints), unasked)
 
@@ -249,7 +249,8 @@ def _ask_compiler(backend: str, answer: Answer) -> None:
     # One check is that nothing is left in the current folder; the caller's is not still enough to tell.
     with TemporaryDirectory(prefix="musespark-", ignore_cleanup_errors=True) as folder, chdir(folder):
         _complain(answer, "compile functions", compilers.noticed(backend))
-        _complain(answer, "launch", compilers.launch_noticed(backend))
+        if backend != "cute" or importlib.util.find_spec("tvm_ffi") is not None:
+            _complain(answer, "launch", compilers.launch_noticed(backend))
 
 
 @contextmanager

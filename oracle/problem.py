@@ -15,6 +15,9 @@ import spec
 POISON_WORD: Final = 0x5A5A5A5A
 """The bits of every output element before a run: as an id, a weight or a metadata entry it is never right."""
 
+LARGEST_STRIDE: Final = 1 << 34
+"""Elements between rows beyond which a call is not replayed: the simulator gives a buffer 2^39 bytes."""
+
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

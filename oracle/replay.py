@@ -11,8 +11,10 @@ import numpy as np
 from oracle.files import write_whole
 from oracle.outcome import Finding
 from oracle.plan import Target
-from oracle.problem import Batch, Outputs, Ranges
-from spec.constants import NUM_EXPERTS, TOP_K
+from oracle.problem import LARGEST_STRIDE, Batch, Outputs, Ranges
+from spec.constants import MAX_TOKENS, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
+from spec.contract import check_range
+from spec.layout import metadata_size
 
 _FORMAT: Final = 1
 
@@ -123,10 +125,19 @@ def _parsed(arrays: dict[str, Any]) -> tuple[Target, Batch, Outputs]:
     if int(arrays.pop("format")) != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT}")
     tokens = arrays["logits"].shape[1]
+    if not 1 <= tokens <= MAX_TOKENS:
+        raise ValueError(f"logits have {tokens} rows, not 1..{MAX_TOKENS}")
     ranges, metadata = None, None
     if "ranges" in arrays:
         ranges = Ranges(*array("ranges", np.int32, 3, 1))
-        metadata = array("expected_metadata", np.int32, 1, arrays["expected_metadata"].shape[1])
+        check_range(int(ranges.offset[0]), int(ranges.count[0]))
+        size = arrays["expected_metadata"].shape[1]
+        if size < metadata_size(int(ranges.tile[0])):
+            raise ValueError(f"expected_metadata has {size} elements, fewer than its tile needs")
+        metadata = array("expected_metadata", np.int32, 1, size)
+    index = array("index", np.int64, arrays["index"].size)
+    if index.size > 1:
+        raise ValueError(f"index has {index.size} elements, not one")
     batch = Batch(
         family=str(arrays.pop("family")),
         logits=array("logits", np.uint32, 1, tokens, NUM_EXPERTS).view(np.float32),
@@ -136,9 +147,10 @@ def _parsed(arrays: dict[str, Any]) -> tuple[Target, Batch, Outputs]:
         row_stride=array("row_stride", np.int64, 1),
         ranges=ranges,
         seed=int(str(arrays.pop("seed"))),
-        index=arrays["index"] if arrays["index"].size else None,
+        index=index if index.size else None,
         shift=_shift(arrays),
     )
+    _check_stride(batch)
     ids = array("expected_ids", np.int32, 1, tokens, TOP_K)
     weights = array("expected_weights", np.uint32, 1, tokens, TOP_K).view(np.float32)
     return (
@@ -146,6 +158,14 @@ def _parsed(arrays: dict[str, Any]) -> tuple[Target, Batch, Outputs]:
         batch,
         Outputs(ids, weights, metadata),
     )
+
+
+def _check_stride(batch: Batch) -> None:
+    stride = int(batch.row_stride[0])
+    if stride == 0 and (batch.logits.view(np.int32) == batch.logits.view(np.int32)[:, :1]).all():
+        return
+    if not NUM_EXPERTS <= stride <= LARGEST_STRIDE or stride % ROW_STRIDE_MULTIPLE:
+        raise ValueError(f"row_stride is {stride}, which these rows cannot have")
 
 
 def _shift(arrays: dict[str, Any]) -> tuple[int, int]:

@@ -103,12 +103,11 @@ def _routing(renormalize: bool) -> Routing:
         count: int,
         tile: int,
     ) -> None:
-        picked, weighed = route_arrays(
-            logits.detach().numpy(), bias.detach().numpy(), np.float32(scale), renormalize
-        )
-        ids.detach().numpy()[:] = picked
-        weights.detach().numpy()[:] = weighed
-        if metadata is not None:
-            write_metadata(metadata.detach().numpy(), picked, offset, count, tile)
+        # Everything that may raise comes before the first write.
+        rows, correction, picks, shares = (t.detach().numpy() for t in (logits, bias, ids, weights))
+        buffer = None if metadata is None else metadata.detach().numpy()
+        picks[:], shares[:] = route_arrays(rows, correction, np.float32(scale), renormalize)
+        if buffer is not None:
+            write_metadata(buffer, picks, offset, count, tile)
 
     return routing

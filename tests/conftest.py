@@ -8,7 +8,11 @@ from oracle.card import device
 from oracle.peers import find
 
 # A loaded machine says nothing about the code: no deadline an example.
-hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.register_profile(
+    "house",
+    deadline=None,  # a loaded machine is no fault of the code
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
 hypothesis.settings.load_profile("house")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle import replay
-from oracle.problem import F32, I32, POISON_WORD, Batch, Ranges
+from oracle.problem import F32, I32, LARGEST_STRIDE, POISON_WORD, Batch, Ranges
 from oracle.traffic.calls import FAMILY, UNKNOWN, Calls, Given
 from oracle.traffic.files import Array, Content, TrafficError, read
 from spec.constants import MAX_TOKENS, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
@@ -89,8 +89,9 @@ class _Reader:
         if (stride % ROW_STRIDE_MULTIPLE).any() or (stride < 0).any():
             raise ValueError(f"row_stride must be a multiple of {ROW_STRIDE_MULTIPLE} from 0 up")
         same = (logits.view(np.uint32) == logits[:, :1].view(np.uint32)).all(axis=(1, 2))
-        # Rows that overlap in memory are laid out apart: the values are those of the call.
-        stride = np.where((stride >= NUM_EXPERTS) | ((stride == 0) & same), stride, NUM_EXPERTS)
+        # Rows that overlap in memory, or lie too far apart to replay, are laid out apart: their values count.
+        kept = (stride >= NUM_EXPERTS) & (stride <= LARGEST_STRIDE) | (stride == 0) & same
+        stride = np.where(kept, stride, NUM_EXPERTS)
         ranges = self._ranges()
         batch = Batch(FAMILY, logits, self.bias, self._scale(), self._renormalize(), stride, ranges)
         given = Given(*self._picks(rows, tokens), *self._buffers(ranges))
