@@ -112,3 +112,19 @@ def test_the_door_names_no_backend_in_an_import():
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert modules - set(sys.stdlib_module_names) == {"spec.layout"}
+
+
+def test_spec_backend_writes_nothing_before_everything_is_read():
+    done = door(
+        """
+        import torch
+        ids, weights = torch.full((1, 8), -7, dtype=torch.int32), torch.zeros(1, 8)
+        try:
+            door.route(torch.zeros(1, 256), torch.zeros(256), ids, torch._neg_view(weights), 1.0)
+        except (RuntimeError, ValueError):
+            print(ids.tolist())
+        """,
+        "spec",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str([[-7] * 8])

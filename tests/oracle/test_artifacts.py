@@ -170,3 +170,11 @@ def test_a_missing_compiler_is_named(monkeypatch):
 
     monkeypatch.setattr(artifacts.importlib.metadata, "version", absent)
     assert artifacts.missing_compiler("cute") == "nvidia-cutlass-dsl is not installed"
+
+
+def test_a_compile_error_says_its_innermost_cause_and_its_end():
+    outer = RuntimeError("at 17:14: a long listing")
+    outer.__cause__ = NameError("x" * 5000 + " \x1b[91minverze is not defined\x1b[0m")
+    told = artifacts._innermost(outer)
+    assert told.startswith("NameError: ")
+    assert told.endswith(" inverze is not defined")

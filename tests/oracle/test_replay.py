@@ -143,3 +143,55 @@ def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "half", b"content")
     assert list(tmp_path.iterdir()) == []
+
+
+def changed(path, **arrays):
+    """Rewrite some arrays of a replay file."""
+    with np.load(path) as file:
+        content = {name: file[name] for name in file.files} | arrays
+    np.savez(path, **content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("ranges", [[37], [101], [0]], "tile_n must be an integer in 1..256, not 0"),
+        ("ranges", [[300], [1], [7]], "300"),
+        ("ranges", [[37], [0], [7]], "num_local_experts"),
+        ("ranges", [[37], [101], [250]], "fewer than its tile needs"),
+        ("row_stride", [257], "row_stride is 257"),
+        ("row_stride", [0], "row_stride is 0"),
+        ("row_stride", [1 << 62], "row_stride is 4611686018427387904"),
+        ("row_stride", [-256], "row_stride is -256"),
+        ("index", [1.5], "index is float64"),
+    ],
+)
+def test_a_file_whose_values_are_no_call_is_refused_in_one_line(tmp_path, capsys, name, array, words):
+    path = replay.save(finding(family="permute-mixed"), tmp_path)
+    dtype = {"ranges": np.int32, "row_stride": np.int64, "index": np.float64}[name]
+    code, printed = replayed(changed(path, **{name: np.array(array, dtype)}), capsys)
+    assert (code, printed.out) == (2, "")
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_file_of_nine_rows_is_refused(tmp_path, capsys):
+    path = replay.save(finding(), tmp_path)
+    code, printed = replayed(changed(path, logits=np.zeros((1, 9, 256), np.uint32)), capsys)
+    assert code == 2
+    assert "logits have 9 rows, not 1..8" in printed.err
+
+
+def test_a_folder_where_a_file_should_go_is_one_line(tmp_path, capsys):
+    options = ["--backend", "spec", "--family", "known-selection", "--jobs", "1", "--json", str(tmp_path)]
+    code = cli.main(["check", *options])
+    assert code == 3
+    assert f"cannot write {tmp_path}: Is a directory" in capsys.readouterr().err
+
+
+def test_files_are_as_readable_as_the_umask_says(tmp_path):
+    before = tmp_path / "plain"
+    before.touch()
+    write_whole(tmp_path / "whole", b"x")
+    assert (tmp_path / "whole").stat().st_mode == before.stat().st_mode
