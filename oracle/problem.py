@@ -74,7 +74,7 @@ class Batch:
 
     @staticmethod
     def joined(parts: Sequence["Batch"]) -> "Batch":
-        """Put batches of one family, b, variant and seed together, in order."""
+        """Put batches of one family, b, variant, seed and shift together, in order."""
 
         def together(pick: Callable[[Any], Any]) -> Any:
             return np.concatenate([pick(part) for part in parts])
@@ -96,6 +96,7 @@ class Batch:
             ),
             seed=first.seed,
             index=None if first.index is None else together(lambda part: part.index),
+            shift=first.shift,
         )
 
     def take(self, index: npt.NDArray[np.intp] | slice) -> "Batch":

@@ -116,7 +116,7 @@ class Calls:
         given, batch = self.given, self.batch
         parts = (given.ids, given.weights, given.metadata, given.before)
         present = tuple(part is not None for part in parts)
-        return self.backend, batch.tokens, batch.renormalize, batch.ranges is not None, present
+        return self.backend, batch.tokens, batch.renormalize, batch.shift, batch.ranges is not None, present
 
     def take(self, index: npt.NDArray[np.intp]) -> "Calls":
         """Return the calls at ``index``, in that order."""

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from oracle.compare import expect
 from oracle.files import write_whole
 from oracle.outcome import Finding
 from oracle.plan import Target
-from oracle.problem import Ranges
+from oracle.problem import Batch, Ranges
 
 
 def finding(backend="spec", device="cpu", family="nan", expected=None):
@@ -195,3 +196,8 @@ def test_files_are_as_readable_as_the_umask_says(tmp_path):
     before.touch()
     write_whole(tmp_path / "whole", b"x")
     assert (tmp_path / "whole").stat().st_mode == before.stat().st_mode
+
+
+def test_joined_batches_keep_where_ids_and_weights_start():
+    batch = replace(finding().batch, shift=(0, 2))
+    assert Batch.joined([batch, batch]).shift == (0, 2)
