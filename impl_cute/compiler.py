@@ -11,7 +11,7 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32
 from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
 
-from impl_cute.kernel import THREADS, launch
+from impl_cute.kernel import ROW_CTAS, THREADS, launch
 from spec.constants import ALIGNMENT, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
 
 DEFAULT_ARCH: Final = "sm_90a"
@@ -22,13 +22,27 @@ _LOCK: Final = threading.Lock()  # the DSL raises when two threads compile at on
 
 @dataclass(frozen=True)
 class Compiled:
-    """One variant's code: PTX, cubin, entry name, threads of the one CTA, bytes of dynamic shared memory."""
+    """One variant's code, and how it is launched.
+
+    ptx, cubin
+        What the DSL made for the one architecture.
+    entry
+        The kernel's name in both.
+    threads, dynamic_shared
+        Of a CTA; bytes.
+    row_ctas
+        The grid has a CTA a token row, not one in all.
+    cluster
+        The CTAs of a launch form one cluster.
+    """
 
     ptx: str
     cubin: bytes
     entry: str
     threads: int
     dynamic_shared: int
+    row_ctas: bool
+    cluster: bool
 
 
 def compile_kernel(
@@ -52,7 +66,15 @@ def compile_kernel(
     compiled = compile_variant(metadata, renormalize, f"{_ARCH_OPTION} {arch} {options}")
     ptx = compiled.__ptx__
     (entry,) = re.findall(r"^\.visible \.entry (\w+)\(", ptx, re.MULTILINE)
-    return Compiled(ptx, compiled.__cubin__, entry, THREADS, dynamic_shared=0)  # all shared memory is static
+    return Compiled(
+        ptx,
+        compiled.__cubin__,
+        entry,
+        THREADS,
+        dynamic_shared=0,  # all shared memory is static
+        row_ctas=ROW_CTAS,
+        cluster=ROW_CTAS and metadata,
+    )
 
 
 def compile_variant(metadata: bool, renormalize: bool, options: str) -> Any:

@@ -46,6 +46,8 @@ from spec.layout import (
 WARP: Final = 32
 WARPS: Final = MAX_TOKENS
 THREADS: Final = WARPS * WARP
+ROW_CTAS: Final = False
+"""Whether the grid has a CTA a token row, with metadata all in one cluster; otherwise it has one in all."""
 LANE_EXPERTS: Final = NUM_EXPERTS // WARP
 PICK_LANES: Final = WARP // TOP_K
 WORD: Final = 4

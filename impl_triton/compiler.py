@@ -47,10 +47,12 @@ class Compiled:
         What Triton made for the one architecture.
     entry
         The kernel's name in both.
-    threads
-        Threads of the one CTA.
-    dynamic_shared
-        Bytes of dynamic shared memory that a launch must ask for.
+    threads, dynamic_shared
+        Of a CTA; bytes that a launch must ask for.
+    row_ctas
+        The grid has a CTA a token row, not one in all.
+    cluster
+        The CTAs of a launch form one cluster.
     """
 
     ptx: str
@@ -58,6 +60,8 @@ class Compiled:
     entry: str
     threads: int
     dynamic_shared: int
+    row_ctas: bool
+    cluster: bool
 
 
 def compile_kernel(metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = "") -> Compiled:
@@ -79,7 +83,15 @@ def compile_kernel(metadata: bool, renormalize: bool, arch: str = "sm_90a", opti
     """
     made = build(metadata, renormalize, arch, options)
     facts = made.metadata
-    return Compiled(made.asm["ptx"], made.asm["cubin"], facts.name, _WARP * facts.num_warps, facts.shared)
+    return Compiled(
+        made.asm["ptx"],
+        made.asm["cubin"],
+        facts.name,
+        _WARP * facts.num_warps,
+        facts.shared,
+        row_ctas=False,
+        cluster=False,
+    )
 
 
 def build(metadata: bool, renormalize: bool, arch: str, options: str = "") -> Any:

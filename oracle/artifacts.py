@@ -26,7 +26,7 @@ from typing import Any, Final
 from oracle.errors import CannotRunError
 from oracle.files import write_whole
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,11 @@ class Compiled:
     entry
         The kernel's name in the PTX.
     threads, dynamic_shared
-        Of the one CTA; bytes.
+        Of a CTA; bytes.
+    row_ctas
+        The grid has a CTA a token row, not one in all.
+    cluster
+        The CTAs of a launch form one cluster.
     """
 
     ptx: str
@@ -58,6 +62,22 @@ class Compiled:
     entry: str
     threads: int
     dynamic_shared: int
+    row_ctas: bool
+    cluster: bool
+
+    def grid(self, tokens: int) -> int:
+        """Return the CTAs of a launch of so many token rows."""
+        return tokens if self.row_ctas else 1
+
+
+_IN_JSON: Final[dict[str, Any]] = {
+    "entry": str,
+    "threads": int,
+    "dynamic_shared": int,
+    "row_ctas": bool,
+    "cluster": bool,
+}
+"""Fields of `Compiled` that an entry has in its JSON."""
 
 
 def compiled_backends() -> tuple[str, ...]:
@@ -171,7 +191,8 @@ def _compile(backend: str, metadata: bool, renormalize: bool, arch: str, options
         made: Any = compiler.compile_kernel(metadata, renormalize, arch, options)
     except Exception as error:
         raise CannotRunError(f"compiling {backend} for {arch} failed: {_innermost(error)}") from error
-    return Compiled(made.ptx, bytes(made.cubin), made.entry, made.threads, made.dynamic_shared)
+    rest = {name: getattr(made, name) for name in _IN_JSON}
+    return Compiled(ptx=made.ptx, cubin=bytes(made.cubin), **rest)
 
 
 def _innermost(error: BaseException) -> str:
@@ -184,7 +205,7 @@ def _innermost(error: BaseException) -> str:
 
 def _packed(compiled: Compiled) -> bytes:
     content = io.BytesIO()
-    rest = {key: getattr(compiled, key) for key in ("entry", "threads", "dynamic_shared")}
+    rest = {name: getattr(compiled, name) for name in _IN_JSON}
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("kernel.ptx", compiled.ptx)
         file.writestr("kernel.cubin", compiled.cubin)
@@ -198,7 +219,7 @@ def _load(path: Path) -> Compiled | None:
         with zipfile.ZipFile(path) as file:
             about = json.loads(file.read("about.json"))
             ptx, cubin = file.read("kernel.ptx").decode(), file.read("kernel.cubin")
-        return Compiled(ptx, cubin, str(about["entry"]), int(about["threads"]), int(about["dynamic_shared"]))
+        return Compiled(ptx=ptx, cubin=cubin, **{name: kind(about[name]) for name, kind in _IN_JSON.items()})
     except (
         OSError,
         zipfile.BadZipFile,

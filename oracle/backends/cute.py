@@ -7,7 +7,7 @@ from typing import Any, Final
 from oracle import ptxsim
 from oracle.artifacts import artifact, missing_compiler
 from oracle.backends import on_cuda
-from oracle.backends.simulated import lay_out
+from oracle.backends.simulated import launch, lay_out
 from oracle.errors import CannotRunError
 from oracle.problem import Batch, Outputs
 
@@ -29,7 +29,7 @@ PARAMETERS: Final = {
 
 
 class Cute:
-    """One CTA a problem; in the simulator all problems of a batch at once."""
+    """One launch a problem; in the simulator all problems of a batch at once."""
 
     name = "cute"
     devices = ("sim", "cuda")
@@ -55,14 +55,7 @@ class Cute:
         program = ptxsim.parse(compiled.ptx, compiled.entry)
         memory, values = lay_out(batch, outputs)
         try:
-            ptxsim.launch(
-                program,
-                memory,
-                parameters(values),
-                block=compiled.threads,
-                dynamic_shared=compiled.dynamic_shared,
-                schedule=schedule,
-            )
+            launch(compiled, program, memory, parameters(values), batch.tokens, schedule)
         except ptxsim.SimulationError as error:
             # The kernel that is launched is compiled without line information: find the line in its twin.
             with suppress(CannotRunError):

@@ -6,6 +6,7 @@ import numpy as np
 
 import spec
 from oracle import ptxsim
+from oracle.artifacts import Compiled
 from oracle.backends import Backend
 from oracle.problem import Batch, Outputs
 from spec.constants import NUM_EXPERTS, TOP_K
@@ -58,6 +59,29 @@ def lay_out(batch: Batch, outputs: Outputs) -> tuple[ptxsim.Memory, dict[str, An
         values["metadata"] = metadata.address
         values |= {"offset": batch.ranges.offset, "count": batch.ranges.count, "tile": batch.ranges.tile}
     return memory, values
+
+
+def launch(
+    compiled: Compiled,
+    program: ptxsim.Program,
+    memory: ptxsim.Memory,
+    params: list[Any],
+    tokens: int,
+    schedule: int,
+) -> None:
+    """Launch a compiled kernel in the simulator, as it is launched on a card: so many threads and CTAs."""
+    grid = compiled.grid(tokens)
+    together = {"cluster": grid} if compiled.cluster else {}
+    ptxsim.launch(
+        program,
+        memory,
+        params,
+        block=compiled.threads,
+        grid=grid,
+        dynamic_shared=compiled.dynamic_shared,
+        schedule=schedule,
+        **together,
+    )
 
 
 class _Names:

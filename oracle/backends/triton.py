@@ -9,7 +9,7 @@ import spec
 from oracle import ptxsim
 from oracle.artifacts import artifact, missing_compiler
 from oracle.backends import on_cuda
-from oracle.backends.simulated import lay_out
+from oracle.backends.simulated import launch, lay_out
 from oracle.problem import Batch, Outputs
 
 
@@ -41,14 +41,7 @@ class Triton:
         params = parameters(values)
         # Triton appends pointers to scratch memory; this kernel uses none.
         params += [np.zeros(len(batch), np.uint64)] * (len(program.params) - len(params))
-        ptxsim.launch(
-            program,
-            memory,
-            params,
-            block=compiled.threads,
-            dynamic_shared=compiled.dynamic_shared,
-            schedule=schedule,
-        )
+        launch(compiled, program, memory, params, batch.tokens, schedule)
 
 
 def parameters(values: Mapping[str, Any]) -> list[Any]:

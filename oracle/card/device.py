@@ -146,8 +146,10 @@ def launch(
     shared: int = 0,
     stream: int = 0,
     dependent: bool = False,
+    grid: int = 1,
+    cluster: int = 0,
 ) -> None:
-    """Launch one CTA.
+    """Launch a kernel.
 
     Parameters
     ----------
@@ -156,28 +158,40 @@ def launch(
     params
         The bytes of each parameter.
     threads, shared
-        Of the CTA; bytes of dynamic shared memory.
+        Of a CTA; bytes of dynamic shared memory.
     stream
         The driver's handle.
     dependent
         Launch as a programmatic dependent of what is ahead in the stream.
+    grid, cluster
+        CTAs of the launch and of each cluster; with 0 the launch says nothing of clusters.
     """
     cuda = driver()
     config = cuda.CUlaunchConfig()
-    config.gridDimX = config.gridDimY = config.gridDimZ = 1
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
     config.sharedMemBytes = shared
     config.hStream = cuda.CUstream(stream)
+    attributes = []
     if dependent:
-        attribute = cuda.CUlaunchAttribute()
-        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         value = cuda.CUlaunchAttributeValue()
         value.programmaticStreamSerializationAllowed = 1
-        attribute.value = value
-        config.attrs, config.numAttrs = [attribute], 1
+        attributes.append(_attribute("PROGRAMMATIC_STREAM_SERIALIZATION", value))
+    if cluster:
+        value = cuda.CUlaunchAttributeValue()
+        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster, 1, 1
+        attributes.append(_attribute("CLUSTER_DIMENSION", value))
+    config.attrs, config.numAttrs = attributes, len(attributes)
     texts = [ctypes.create_string_buffer(param, len(param)) for param in params]
     pointers = (ctypes.c_void_p * max(len(texts), 1))(*(ctypes.addressof(text) for text in texts))
     call("cuLaunchKernelEx", config, function, ctypes.addressof(pointers), 0)
+
+
+def _attribute(name: str, value: Any) -> Any:
+    made = driver().CUlaunchAttribute()
+    made.id = getattr(driver().CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    made.value = value
+    return made
 
 
 class Memory:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import spec
+from oracle.artifacts import Compiled
 from oracle.card import build
 from oracle.card.device import CardError
 from oracle.card.parameters import Layout
@@ -33,7 +34,8 @@ class _Patch(ctypes.Structure):
 class _Kernel(ctypes.Structure):
     _fields_ = [
         ("function", ctypes.c_uint64),
-        *((name, ctypes.c_int32) for name in ("threads", "dynamic_shared", "params", "patches")),
+        *((name, ctypes.c_int32) for name in ("threads", "dynamic_shared", "row_ctas", "cluster")),
+        *((name, ctypes.c_int32) for name in ("params", "patches")),
         ("param_at", ctypes.c_int32 * _MAX_PARAMS),
         ("patch", _Patch * _MAX_PATCHES),
         ("image", ctypes.c_uint8 * _MAX_IMAGE),
@@ -81,11 +83,10 @@ class Report(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One loaded kernel: the driver's handle, its launch, and where its parameters take their values."""
+    """One loaded kernel: the driver's handle, its code, and where its parameters take their values."""
 
     function: int
-    threads: int
-    dynamic_shared: int
+    compiled: Compiled
     layout: Layout
 
 
@@ -158,9 +159,13 @@ class Engine:
         for memory in self._memory:
             self._library.card_free(ctypes.c_void_p(memory))
 
-    def on_launch(self, function: Callable[[int, Any], int]) -> Any:
-        """Have the host's build call ``function`` (kernel, parameters) for each launch; keep the result."""
-        callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(ctypes.c_void_p))(function)
+    def on_launch(self, function: Callable[[int, int, int, Any], int]) -> Any:
+        """Have the host's build call ``function`` for each launch; keep the result.
+
+        It is given the kernel, the CTAs of the grid and of its cluster (0: none), and the parameters.
+        """
+        kinds = ctypes.c_int, ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)
+        callback = ctypes.CFUNCTYPE(*kinds)(function)
         self._library.sweep_launch(self._sweep, callback)
         return callback
 
@@ -243,7 +248,10 @@ def _structure(kernel: Kernel) -> _Kernel:
         or len(layout.patches) > _MAX_PATCHES
     ):
         raise CardError("a kernel's parameters are larger than sweep.cu holds")
-    made = _Kernel(function=kernel.function, threads=kernel.threads, dynamic_shared=kernel.dynamic_shared)
+    how = {
+        name: getattr(kernel.compiled, name) for name in ("threads", "dynamic_shared", "row_ctas", "cluster")
+    }
+    made = _Kernel(function=kernel.function, **how)
     made.params, made.patches = len(layout.param_at), len(layout.patches)
     made.param_at[: made.params] = layout.param_at
     for place, patch in enumerate(layout.patches):

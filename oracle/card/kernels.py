@@ -67,5 +67,5 @@ def load(backend: str, metadata: bool, arch: str) -> tuple[Kernel, Kernel]:
         compiled = artifact(backend, metadata, renormalize, arch)
         function = device.load(compiled.cubin, compiled.entry, compiled.dynamic_shared)
         where = layout(backend, metadata, renormalize, arch)
-        made.append(Kernel(int(function), compiled.threads, compiled.dynamic_shared, where))
+        made.append(Kernel(int(function), compiled, where))
     return made[0], made[1]

@@ -4,7 +4,7 @@
 """
 
 import sys
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -97,8 +97,18 @@ def _params(layout: Layout, values: dict[str, int]) -> list[bytes]:
     return [image[start:end] for start, end in zip(layout.param_at, ends, strict=True)]
 
 
-def _function(kernel: Kernel) -> Any:
-    return device.driver().CUfunction(kernel.function)
+def _launch(kernel: Kernel, params: list[bytes], tokens: int) -> None:
+    code = kernel.compiled
+    grid = code.grid(tokens)
+    device.launch(
+        device.driver().CUfunction(kernel.function),
+        params,
+        code.threads,
+        code.dynamic_shared,
+        dependent=True,
+        grid=grid,
+        cluster=grid if code.cluster else 0,
+    )
 
 
 def run_backend(backend: str) -> int:
@@ -135,9 +145,7 @@ def run_backend(backend: str) -> int:
                         "tile": tile,
                     }
                     params = _params(kernel.layout, values)
-                    device.launch(
-                        _function(kernel), params, kernel.threads, kernel.dynamic_shared, dependent=True
-                    )
+                    _launch(kernel, params, tokens)
                     launches += 1
                     if not (ids.read() == right).all():
                         raise device.CardError(f"{backend}: wrong ids at b={tokens} tile={tile}")

@@ -26,7 +26,7 @@ struct Patch {
 
 struct Kernel {
     uint64_t function;
-    int32_t threads, dynamic_shared, params, patches;
+    int32_t threads, dynamic_shared, row_ctas, cluster, params, patches;
     int32_t param_at[MAX_PARAMS];
     Patch patch[MAX_PATCHES];
     uint8_t image[MAX_IMAGE];
@@ -78,7 +78,7 @@ struct Sweep {
     cudaStream_t comparing;
     cudaEvent_t launched[SETS], compared[SETS];
 #else
-    int (*launch)(uint64_t function, void** params);
+    int (*launch)(uint64_t function, int grid, int cluster, void** params);
 #endif
 };
 
@@ -190,20 +190,24 @@ static void launch_points(Sweep& sweep, const Job& job, int thread, std::atomic<
             }
             void* params[MAX_PARAMS];
             for (int i = 0; i < kernel.params; ++i) params[i] = kernel.image + kernel.param_at[i];
+            int grid = kernel.row_ctas ? job.tokens : 1, cluster = kernel.cluster ? grid : 0;
 #ifdef __CUDACC__
-            CUlaunchAttribute attribute;
-            attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-            attribute.value.programmaticStreamSerializationAllowed = 1;
+            CUlaunchAttribute attributes[2];
+            attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+            attributes[0].value.programmaticStreamSerializationAllowed = 1;
+            attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+            attributes[1].value.clusterDim.x = unsigned(cluster);
+            attributes[1].value.clusterDim.y = attributes[1].value.clusterDim.z = 1;
             CUlaunchConfig config = {};
-            config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+            config.gridDimX = unsigned(grid), config.gridDimY = config.gridDimZ = 1;
             config.blockDimX = unsigned(kernel.threads), config.blockDimY = config.blockDimZ = 1;
             config.sharedMemBytes = unsigned(kernel.dynamic_shared);
             config.hStream = sweep.stream[thread * own + k % own];
-            config.attrs = &attribute, config.numAttrs = 1;
+            config.attrs = attributes, config.numAttrs = cluster ? 2 : 1;
             int code = sweep.launch(&config, CUfunction(kernel.function), params, nullptr);
 #else
             (void)own;
-            int code = sweep.launch(kernel.function, params);
+            int code = sweep.launch(kernel.function, grid, cluster, params);
 #endif
             if (code) error = code;
         }

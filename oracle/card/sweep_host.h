@@ -11,7 +11,9 @@ extern "C" Sweep* sweep_open(int streams, int threads, const Experts* experts, i
     return sweep;
 }
 
-extern "C" void sweep_launch(Sweep* sweep, int (*launch)(uint64_t function, void** params)) { sweep->launch = launch; }
+extern "C" void sweep_launch(Sweep* sweep, int (*launch)(uint64_t function, int grid, int cluster, void** params)) {
+    sweep->launch = launch;
+}
 
 extern "C" void* card_memory(uint64_t bytes) {
     void* memory = malloc(bytes);

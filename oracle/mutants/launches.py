@@ -1,4 +1,4 @@
-"""Reads how the compiled code is launched: one CTA, dependent on the one before, each argument in place."""
+"""Reads how the compiled code is launched: its CTAs, dependent on the one before, each argument in place."""
 
 import re
 from collections.abc import Callable
@@ -6,11 +6,17 @@ from importlib import import_module
 from itertools import product
 from typing import Any, Final
 
+from oracle.artifacts import artifact
 from oracle.backends.cute import PARAMETERS
 from spec.constants import ALIGNMENT, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
 
 _PROGRAMMATIC_SERIALIZATION: Final = 6
 """``cudaLaunchAttributeProgrammaticStreamSerialization``."""
+
+_CLUSTER: Final = re.compile(
+    r"getelementptr %\d+\[0, \d\] [^\n]*struct<\(i32, i32, i32\)>\n\s+llvm\.store (%\w+), "
+)
+"""A store into the dimensions of the cluster that a launch attribute holds."""
 
 _SHAPES: Final = {
     "logits": ((None, NUM_EXPERTS), (None, 1)),
@@ -100,12 +106,19 @@ def _read_host_code(text: str, metadata: bool) -> str | None:
                 )
             elif not base:
                 cells[place] = values.get(value, value)
-    return _launched(slots, fields, body[1], constants, metadata)
+    cluster = [constants.get(value, values.get(value, value)) for value in _CLUSTER.findall(body[1])]
+    return _launched(slots, fields, cluster, body[1], constants, metadata)
 
 
 def _launched(
-    slots: dict[str, str], fields: dict[str, str], body: str, constants: dict[str, str], metadata: bool
+    slots: dict[str, str],
+    fields: dict[str, str],
+    cluster: list[str],
+    body: str,
+    constants: dict[str, str],
+    metadata: bool,
 ) -> str | None:
+    compiled = artifact("cute", metadata, True)
     tensors = [name for name in _SHAPES if metadata or name != "metadata"]
     numbers = ("scale", "offset", "count", "tile", "stream")
     sources = {name: f"arg{i}.0" for i, name in enumerate(tensors)}
@@ -116,8 +129,11 @@ def _launched(
     if given != right:
         return f"the launch passes {given}, not {right}"
     sizes = [fields.get(f"{kind}.{axis}") for kind, axis in product((0, 1), range(3))]
-    if sizes != ["1", "1", "1", "256", "1", "1"]:
+    grid = sources["tokens"] if compiled.row_ctas else "1"
+    if sizes != [grid, "1", "1", "256", "1", "1"]:
         return f"the launch is of {sizes}"
+    if cluster != ([grid, "1", "1"] if compiled.cluster else []):
+        return f"the launch is of clusters of {cluster}"
     if fields.get("3") != sources["stream"]:
         return "the launch is not on the caller's stream"
     set_attributes = {
@@ -136,6 +152,9 @@ def _triton() -> str | None:
         return "the launch is not programmatic dependent"
     if facts.num_ctas != 1:
         return f"the launch is of {facts.num_ctas} CTAs"
+    compiled = artifact("triton", True, True)
+    if compiled.row_ctas or compiled.cluster:
+        return "the one CTA is said to be more"
     return None
 
 

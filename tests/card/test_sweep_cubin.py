@@ -1,6 +1,7 @@
 """The sweep launches the cubin that `route` launches: both come from the same PTX and the same assembler."""
 
 import importlib
+from dataclasses import replace
 
 import pytest
 
@@ -36,8 +37,7 @@ def test_the_fingerprint_knows_the_code_and_not_where_it_lay(backend, monkeypatc
 
     def changed(old, new):
         def take(backend, metadata, renormalize, arch):
-            one = made[renormalize]
-            return type(one)(one.ptx.replace(old, new), one.cubin, one.entry, one.threads, one.dynamic_shared)
+            return replace(made[renormalize], ptx=made[renormalize].ptx.replace(old, new))
 
         monkeypatch.setattr(kernels, "artifact", take)
         return kernels.fingerprint(backend, "sm_90a")

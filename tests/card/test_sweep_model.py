@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import spec
+from oracle.artifacts import Compiled
 from oracle.card import build, engine, parameters, points, sweep
 from oracle.problem import POISON_WORD
 
@@ -132,8 +133,9 @@ class FakeKernel:
     def __init__(self, faults=()):
         self.faults = dict(faults)
         self.launches = 0
+        self.ctas = []
 
-    def __call__(self, function, params):
+    def __call__(self, function, grid, cluster, params):
         def word(name, kind):
             return ctypes.cast(params[parameters.FIELDS.index(name)], ctypes.POINTER(kind))[0]
 
@@ -156,17 +158,25 @@ class FakeKernel:
         if fault:
             fault(array("ids", np.int32, 68), array("weights", np.int32, 68), metadata)
         self.launches += 1
+        self.ctas.append((grid, cluster))
         return 0
 
 
-def swept(faults=(), tokens=3, tile=5, step=257, rounds=2):
+def code(row_ctas=False, cluster=False):
+    return Compiled("", b"", "", 256, 0, row_ctas, cluster)
+
+
+ONE_CTA = code(), code()
+
+
+def swept(faults=(), tokens=3, tile=5, step=257, rounds=2, codes=ONE_CTA, fake=None):
     layout = plain_layout()
     kernels = [
-        tuple(engine.Kernel(FAKE + 2 * side + bit, 256, 0, layout) for bit in (0, 1)) for side in (0, 1)
+        tuple(engine.Kernel(FAKE + 2 * side + bit, codes[side], layout) for bit in (0, 1)) for side in (0, 1)
     ]
     number = len(range(0, points.RANGES, step))
     with engine.Engine(None, kernels, streams=1, threads=1, points=number, tile=tile) as made:
-        keep = made.on_launch(FakeKernel(faults))
+        keep = made.on_launch(fake or FakeKernel(faults))
         made.load(tokens, points.problems(tokens), *points.answers(tokens))
         run = sum(made.run(points.Unit(tokens, tile), start, step) for start in range(rounds))
         report = made.report()
@@ -181,6 +191,18 @@ def test_a_right_kernel_passes_and_every_sum_agrees():
     assert report.between == 0
     assert report.sum[0] == report.sum[1] == report.sum[2] != 0
     assert report.words == run * 2 * (2 * 68 + 520)
+
+
+@pytest.mark.parametrize("tokens", [1, 8])
+def test_a_launch_has_the_ctas_and_the_cluster_that_its_kernel_asks_for(tokens):
+    number = len(range(0, points.RANGES, 8192))
+    for codes, ctas in [
+        ((code(row_ctas=True), code(row_ctas=True, cluster=True)), [(tokens, 0), (tokens, tokens)]),
+        ((code(), code(cluster=True)), [(1, 0), (1, 1)]),
+    ]:
+        fake = FakeKernel()
+        swept(tokens=tokens, step=8192, rounds=1, codes=codes, fake=fake)
+        assert fake.ctas == ctas * number
 
 
 def test_the_sum_is_that_of_the_specifications_words():
@@ -245,7 +267,7 @@ def host_sweep(monkeypatch, tmp_path):
         def run(self, unit, step=1):
             return super().run(unit, start=0, step=1031 * step)
 
-    pair = tuple(engine.Kernel(FAKE + bit, 256, 0, plain_layout()) for bit in (0, 1))
+    pair = tuple(engine.Kernel(FAKE + bit, code(), plain_layout()) for bit in (0, 1))
     monkeypatch.setattr(sweep, "Engine", Part)
     monkeypatch.setattr(sweep, "SETTINGS", ((1, 1), (1, 2)))
     monkeypatch.setattr(sweep.kernels, "load", lambda backend, metadata, arch: pair)

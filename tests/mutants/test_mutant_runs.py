@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import spec
-from oracle import cli
+from oracle import artifacts, cli
 from oracle.mutants import command, launches, sources
 from oracle.mutants.run import Judged, Score
 from oracle.mutants.verdict import CAUGHT, EQUIVALENT, REJECTED, SURVIVED, Verdict
@@ -117,6 +118,19 @@ HOST_CODE = """
     %1 = llvm.mlir.constant(256 : i32) : i32
   }
 """
+
+
+@pytest.mark.parametrize(
+    ("told", "noticed"), [("row_ctas", "the launch is of ["), ("cluster", "the launch is of clusters of [")]
+)
+def test_a_launch_of_other_ctas_than_the_compiled_kernel_says_is_noticed(monkeypatch, told, noticed):
+    def lying(backend, *variant):
+        return replace(artifacts.artifact(backend, *variant), **{told: True})
+
+    assert launches.CHECKS["cute"]() is None
+    monkeypatch.setattr(launches, "artifact", lying)
+    assert str(launches.CHECKS["cute"]()).startswith(noticed)
+    assert launches.CHECKS["triton"]() == "the one CTA is said to be more"
 
 
 def test_host_code_that_passes_no_argument_is_noticed():

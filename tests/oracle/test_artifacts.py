@@ -26,6 +26,8 @@ class Compiled:
     entry: str
     threads: int
     dynamic_shared: int
+    row_ctas: bool
+    cluster: bool
 
 def compile_kernel(metadata, renormalize, arch="sm_90a", options=""):
     time.sleep(0.3)
@@ -33,7 +35,8 @@ def compile_kernel(metadata, renormalize, arch="sm_90a", options=""):
         counter.write(f"{metadata} {renormalize} {arch}\\n")
     if arch == "sm_1":
         raise RuntimeError("no such\\narchitecture")
-    return Compiled(f"// {metadata} {renormalize} {arch}", b"\\x7fELF" + bytes(range(256)), "kernel", 96, 512)
+    ptx, cubin = f"// {metadata} {renormalize} {arch}", b"\\x7fELF" + bytes(range(256))
+    return Compiled(ptx, cubin, "kernel", 96, 512, True, metadata)
 """
 
 ASK = """
@@ -42,6 +45,8 @@ for metadata in (True, False):
     made = artifact("triton", metadata, True)
     assert made.ptx == f"// {metadata} True sm_90a", made.ptx
     assert made.cubin == b"\\x7fELF" + bytes(range(256)) and (made.entry, made.threads) == ("kernel", 96)
+    assert (made.dynamic_shared, made.row_ctas, made.cluster) == (512, True, metadata)
+    assert [made.grid(tokens) for tokens in (1, 8)] == [1, 8]
 """
 
 
