@@ -58,18 +58,18 @@ COMPARATORS: gl.constexpr = gl.constexpr(len(NETWORK.value))
 
 
 @gluon.jit
-def ex2_approx(x):
-    """A3."""
+def ex2_approx_ftz(x):
+    """A5."""
     return gl.inline_asm_elementwise(
-        "ex2.approx.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1
+        "ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1
     )
 
 
 @gluon.jit
-def div_full(a, b):
-    """A4, spelled out, so that no constant divisor becomes a multiplication by its reciprocal."""
+def rcp_approx(x):
+    """A6."""
     return gl.inline_asm_elementwise(
-        "div.full.f32 $0, $1, $2;", "=r,r,r", [a, b], dtype=gl.float32, is_pure=True, pack=1
+        "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=gl.float32, is_pure=True, pack=1
     )
 
 
@@ -79,6 +79,24 @@ def shuffle(value, source):
     return gl.inline_asm_elementwise(
         "shfl.sync.idx.b32 $0, $1, $2, 31, -1;", "=r,r,r", [value, source],
         dtype=value.dtype, is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def ballot(a, b):
+    """Give the lanes of a warp a word with a bit for each of them whose `a` equals its `b`."""
+    return gl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.eq.s32 p, $1, $2; vote.sync.ballot.b32 $0, p, -1; }", "=r,r,r", [a, b],
+        dtype=gl.int32, is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def lowest_bit(word):
+    """Find the place of the lowest bit that is set."""
+    return gl.inline_asm_elementwise(
+        "{ .reg .b32 r; brev.b32 r, $1; bfind.shiftamt.u32 $0, r; }", "=r,r", [word],
+        dtype=gl.int32, is_pure=True, pack=1,
     )  # fmt: skip
 
 
@@ -112,8 +130,14 @@ def split_places(x):
 
 @gluon.jit
 def score(logits):
-    """R1, A7."""
-    return div_full(1.0, ex2_approx(logits * NEG_LOG2E) + 1.0)
+    """R1, A7, in the unit's own operations, with the bits that A3 and A4 would give.
+
+    A3 treats powers below 2^-126 apart, and A5 makes them +0: added to 1 they vanish either way. A4 scales
+    divisors above 2^126 by 1/4; here every sum is, which is exact, since no sum is below 1. The reciprocal of
+    a quarter is in A6's reach and has the fraction that the sum's has. A quarter of it is A4's product: exact
+    down to 2^-126, and below that A4 multiplies, and rounds, the same.
+    """
+    return rcp_approx((ex2_approx_ftz(logits * NEG_LOG2E) + 1.0) * 0.25) * 0.25
 
 
 @gluon.jit
@@ -129,8 +153,11 @@ def ordered_key(key):
 @gluon.jit
 def exchange(items, i: gl.constexpr, j: gl.constexpr):
     """Put the larger of items i and j, i < j, at i and the other at j."""
-    high = gl.maximum(items[i], items[j])
-    low = gl.minimum(items[i], items[j])
+    # One comparison for both: a maximum and a minimum would be two.
+    high, low = gl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.gt.s64 p, $2, $3; selp.b64 $0, $2, $3, p; selp.b64 $1, $3, $2, p; }",
+        "=l,=l,l,l", [items[i], items[j]], dtype=(gl.int64, gl.int64), is_pure=True, pack=1,
+    )  # fmt: skip
     return items[:i] + (high,) + items[i + 1 : j] + (low,) + items[j + 1 :]
 
 
@@ -161,15 +188,16 @@ def select(keys):
     Returns the ids, pick j in lane j (0 in lanes past 7), and a word of what each lane's experts were picked.
     """
     lane = gl.arange(0, LANES, LANE)[None, :]
+    below = (1 << lane) - 1
     heads, places = sort_places(keys)
     ids = gl.full([TOKENS, LANES], 0, gl.int32, WARP)
     picked = gl.full([TOKENS, LANES], 0, gl.int32, WARP)
     for j in gl.static_range(TOP_K):
         place = places & (PLACES - 1)
         best = gl.max(heads[0], axis=1)[:, None]
-        candidate = gl.where(heads[0] == best, (lane << PLACE_BITS) + place, EXPERTS)
-        pick = gl.min(candidate, axis=1)[:, None]
-        won = candidate == pick
+        equal = ballot(heads[0], best)
+        won = (heads[0] == best) & ((equal & below) == 0)
+        pick = shuffle((lane << PLACE_BITS) + place, lowest_bit(equal))
         ids = gl.where(lane == j, pick, ids)
         picked = gl.where(won, picked | (1 << (4 * place)), picked)
         # The winner's next key becomes its head. Only the first 7 - j can still matter.
@@ -184,7 +212,10 @@ def select(keys):
 
 @gluon.jit
 def weigh(scores, ids, scale, renormalize: gl.constexpr):
-    """R5, R6: the weight of pick j in lane j."""
+    """R5, R6: the weight of pick j in lane j.
+
+    A sum of eight scores and the epsilon lies in 1e-15 .. 9, where A4 is a product with A6.
+    """
     parts = split_places(scores)
     place = ids & (PLACES - 1)
     picked = shuffle(parts[0], ids >> PLACE_BITS)
@@ -195,7 +226,7 @@ def weigh(scores, ids, scale, renormalize: gl.constexpr):
         total = gl.full([TOKENS, LANES], 0.0, gl.float32, WARP)
         for j in gl.static_range(TOP_K):
             total = total + shuffle(picked, j)
-        inverse = div_full(scale, total + SUM_EPSILON)
+        inverse = rcp_approx(total + SUM_EPSILON) * scale
     return picked * inverse
 
 

@@ -51,10 +51,11 @@ FAULTS = {
         "R3",
     ),
     "R3-tie-break-triton": triton(
-        "(lane << PLACE_BITS) + place, EXPERTS)\n        pick = gl.min(",
-        "(lane << PLACE_BITS) + place, -1)\n        pick = gl.max(",
+        "below = (1 << lane) - 1",
+        "below = -2 << lane",
         f"{SELECTION} all-equal",
         "R3",
+        ("brev.b32 r, $1; bfind.shiftamt.u32", "mov.b32 r, $1; bfind.u32"),
     ),
     "R3-equal-keys-of-a-lane-taken-for-one-cute": cute(
         "twins |= gives & (left[1] == best)",
@@ -87,7 +88,7 @@ FAULTS = {
         "R5/R6",
     ),
     "A4-plain-division-triton": triton(
-        "inverse = div_full(scale, total + SUM_EPSILON)",
+        "inverse = rcp_approx(total + SUM_EPSILON) * scale",
         "inverse = gl.div_rn(scale, total + SUM_EPSILON)",
         f"{SELECTION} known-selection",
         "R5/R6",
