@@ -96,7 +96,7 @@ def _load(name: str) -> ModuleType:
     try:
         return importlib.import_module(MODULES[name])
     except ImportError as error:
-        remedy = f"install it, or set {VARIABLE}=spec"
+        remedy = f"mend that, or set {VARIABLE}=spec"
         raise ImportError(f"{VARIABLE}={name} cannot work here: {error}; {remedy}") from error
 
 

@@ -6,7 +6,6 @@ The folder is ``$MUSESPARK_ROUTING_CACHE``, else ``$XDG_CACHE_HOME/musespark-rou
 
 import fcntl
 import hashlib
-import importlib.metadata
 import importlib.util
 import io
 import json
@@ -25,20 +24,9 @@ from typing import Any, Final
 
 from oracle.errors import CannotRunError
 from oracle.files import write_whole
+from spec.compilers import COMPILERS
 
 _FORMAT: Final = 2
-
-
-@dataclass(frozen=True)
-class _Compiler:
-    package: str
-    distribution: str
-
-
-_COMPILERS: Final = {
-    "cute": _Compiler("impl_cute", "nvidia-cutlass-dsl"),
-    "triton": _Compiler("impl_triton", "triton"),
-}
 
 
 @dataclass(frozen=True)
@@ -82,19 +70,15 @@ _IN_JSON: Final[dict[str, Any]] = {
 
 def compiled_backends() -> tuple[str, ...]:
     """Return the backends that have kernels to compile."""
-    return tuple(_COMPILERS)
+    return tuple(COMPILERS)
 
 
 def missing_compiler(backend: str) -> str | None:
     """Why the kernels of ``backend`` cannot be compiled here, in one line; None if they can."""
-    compiler = _COMPILERS[backend]
-    try:
-        importlib.metadata.version(compiler.distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return f"{compiler.distribution} is not installed"
+    compiler = COMPILERS[backend]
     if importlib.util.find_spec(compiler.package) is None:
         return f"the package {compiler.package} is not there"
-    return None
+    return compiler.complaint()
 
 
 @lru_cache(maxsize=16)
@@ -138,12 +122,12 @@ def entry_path(
     backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = ""
 ) -> Path:
     """Where the variant lies on disk: its name holds a hash of all that its code depends on."""
-    compiler = _COMPILERS[backend]
+    compiler = COMPILERS[backend]
     variant = (
         f"{backend}-{'metadata' if metadata else 'plain'}-{'renormalize' if renormalize else 'raw'}-{arch}"
     )
     digest = hashlib.sha256()
-    facts = (_FORMAT, variant, importlib.metadata.version(compiler.distribution), platform.python_version())
+    facts = (_FORMAT, variant, compiler.installed(), platform.python_version())
     digest.update(repr(facts).encode() + options.encode())
     for source in _sources(compiler.package):
         digest.update(source.name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
@@ -187,7 +171,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def _compile(backend: str, metadata: bool, renormalize: bool, arch: str, options: str) -> Compiled:
     try:
-        compiler = import_module(f"{_COMPILERS[backend].package}.compiler")
+        compiler = import_module(f"{COMPILERS[backend].package}.compiler")
         made: Any = compiler.compile_kernel(metadata, renormalize, arch, options)
     except Exception as error:
         raise CannotRunError(f"compiling {backend} for {arch} failed: {_innermost(error)}") from error

@@ -6,7 +6,6 @@ Counts belong to one version of one compiler for one architecture; other version
 """
 
 import argparse
-import importlib.metadata
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +16,9 @@ from typing import Any, Final
 from oracle.artifacts import artifact, missing_compiler
 from oracle.files import write_whole
 from oracle.inspection import disassemble, sass_listing
+from spec.compilers import COMPILERS
 
 FILE: Final = Path(__file__).with_name("budget.json")
-COMPILERS: Final = {"cute": "nvidia-cutlass-dsl", "triton": "triton"}
 ARCHITECTURES: Final = ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
 VARIANTS: Final = {
     "plain-raw": (False, False),
@@ -59,7 +58,7 @@ class Difference:
 
 def version(backend: str) -> str:
     """Return the installed version of a backend's compiler."""
-    return importlib.metadata.version(COMPILERS[backend])
+    return str(COMPILERS[backend].installed())
 
 
 def instructions(sass: str) -> int:
@@ -89,7 +88,8 @@ def budgeted(budget: Budget, backend: str, arch: str) -> Counts | None:
 def no_budget(budget: Budget, backend: str, arch: str) -> str:
     """Say that there is no budget for the installed compiler, and for which versions there is one."""
     known = ", ".join(budget.get(backend, {})) or "none"
-    return f"no budget for {COMPILERS[backend]} {version(backend)} on {arch}; there is one for: {known}"
+    compiler = f"{COMPILERS[backend].distribution} {version(backend)}"
+    return f"no budget for {compiler} on {arch}; there is one for: {known}"
 
 
 def differences(backend: str, arch: str, budget: Counts, found: Counts) -> list[Difference]:

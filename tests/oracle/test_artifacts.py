@@ -169,14 +169,6 @@ def test_variants_and_architectures_have_entries_of_their_own():
     assert len(paths) == 16
 
 
-def test_a_missing_compiler_is_named(monkeypatch):
-    def absent(name):
-        raise artifacts.importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(artifacts.importlib.metadata, "version", absent)
-    assert artifacts.missing_compiler("cute") == "nvidia-cutlass-dsl is not installed"
-
-
 def test_a_compile_error_says_its_innermost_cause_and_its_end():
     outer = RuntimeError("at 17:14: a long listing")
     outer.__cause__ = NameError("x" * 5000 + " \x1b[91minverze is not defined\x1b[0m")
