@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from oracle import artifacts, backends, cases, replay
+from oracle import artifacts, backends, cases, defaults, replay
 from oracle.compare import PERMITTED, WORD_BITS, agreement, compare, expect, explain, words
 from oracle.errors import CannotRunError
 from oracle.outcome import ChunkResult, Finding, Judged, Result, Tally
 from oracle.plan import Chunk, Plan, Target
 from oracle.problem import I64, Batch, Outputs
 from oracle.ptxsim import SimulationError
-from oracle.reordered import SAMPLE, can_reorder, differences, schedule_of
+from oracle.reordered import can_reorder, differences, schedule_of
 from oracle.report import Reporter
 from oracle.workers import Workers
 
@@ -73,7 +73,7 @@ def run(
     reporter: Reporter,
     replays: Path,
     watch: Callable[[ChunkResult], None] | None = None,
-    reorder: int = SAMPLE,
+    reorder: int = defaults.SCHEDULE_EVERY,
 ) -> Result:
     """Make the run.
 
@@ -107,20 +107,20 @@ def run(
     reported: list[tuple[Finding, Path]] = []
     with Workers(jobs) as workers:
         _prepare(plan, workers, reporter)
-        reporter.start(sum(chunk.weight for chunk in plan.chunks()))
         tasks = (_Task(chunk, schedule_of(turn, reorder)) for turn, chunk in enumerate(plan.chunks()))
-        for result in workers.map(_execute, tasks):
-            left += result.left
-            for target, tally in result.tallies.items():
-                tallies.setdefault((target, result.chunk.family), Tally()).add(tally)
-            for finding in result.findings:
-                if reporter.wants(finding):
-                    reported.append((finding, replay.save(finding, replays)))
-                    reporter.finding(*reported[-1])
-            if watch is not None:
-                watch(result)
-            reporter.advance(result.chunk.weight, sum(tally.launches for tally in result.tallies.values()))
-    reporter.end()
+        with reporter.over(sum(chunk.weight for chunk in plan.chunks()), "launches"):
+            for result in workers.map(_execute, tasks, reporter.tick):
+                left += result.left
+                for target, tally in result.tallies.items():
+                    tallies.setdefault((target, result.chunk.family), Tally()).add(tally)
+                for finding in result.findings:
+                    if reporter.wants(finding):
+                        reported.append((finding, replay.save(finding, replays)))
+                        reporter.finding(*reported[-1])
+                if watch is not None:
+                    watch(result)
+                launches = sum(tally.launches for tally in result.tallies.values())
+                reporter.advance(result.chunk.weight, launches)
     order = {key: place for place, key in enumerate(product(plan.targets, cases.FAMILIES))}
     rows = {key: tallies[key] for key in sorted(tallies, key=order.__getitem__)}
     return Result(rows, left, time.monotonic() - start, tuple(reported))
@@ -140,8 +140,9 @@ def _prepare(plan: Plan, workers: Workers, reporter: Reporter) -> None:
     ]
     if missing:
         reporter.note(f"compiling {len(missing)} kernels")
-        for _ in workers.map(_compile, missing):
-            pass
+        with reporter.over(len(missing), "kernels"):
+            for _ in workers.map(_compile, missing, reporter.tick):
+                reporter.advance(1)
 
 
 def _compile(variant: _Variant) -> None:

@@ -101,7 +101,7 @@ def execute(options: argparse.Namespace, replays: Path) -> int:
     Parameters
     ----------
     options
-        backend (a tuple of names), jobs, json, watch, and `CHOSEN` with their defaults in ``chosen``.
+        backend (a tuple of names), jobs, json, watch, and `CHOSEN`, which are None where nothing was said.
     replays
         The folder for replay files.
 
@@ -128,7 +128,7 @@ def execute(options: argparse.Namespace, replays: Path) -> int:
 
 def _refusal(options: argparse.Namespace) -> str | None:
     mode = "--watch" if options.watch else "--fast"
-    given = [name for name, default in options.chosen.items() if getattr(options, name) != default]
+    given = [name for name in CHOSEN if getattr(options, name) is not None]
     given += ["json"] if options.watch and options.json is not None else []
     if given:
         return f"{mode} makes its own choice: no --{given[0]}"
@@ -170,9 +170,8 @@ def run(names: tuple[str, ...], jobs: int, reporter: Reporter, replays: Path) ->
     tallies = {(Target(name, "sim"), FAMILY): Tally() for name in names}
     complaints: list[Complaint] = []
     left = 0
-    reporter.start(sum(job.weight for job in planned))
-    with Workers(jobs) as workers:
-        for answer in workers.map(do, planned):
+    with Workers(jobs) as workers, reporter.over(sum(job.weight for job in planned)):
+        for answer in workers.map(do, planned, reporter.tick):
             for target, tally in answer.judged.tallies.items():
                 tallies[target, FAMILY].add(tally)
             for finding in answer.judged.findings:
@@ -185,7 +184,6 @@ def run(names: tuple[str, ...], jobs: int, reporter: Reporter, replays: Path) ->
             left += answer.judged.left
             launches = sum(tally.launches for tally in answer.judged.tallies.values())
             reporter.advance(answer.job.weight, launches)
-    reporter.end()
     unasked = tuple(f"the functions of the door, since {name} is not installed" for name in missing[:1])
     result = Result(tallies, left, time.monotonic() - start)
     return FastResult(result, tuple(complaints), unasked)

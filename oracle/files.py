@@ -1,22 +1,11 @@
 """Files that are there whole or not at all."""
 
 import os
-import tempfile
 from pathlib import Path
-from typing import Final
 
 
 class UnwritableError(OSError):
     """A file cannot be written where it was asked for; the text says which and why."""
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-_MODE: Final = 0o666 & ~_umask()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -27,16 +16,17 @@ def write_whole(path: Path, content: bytes) -> None:
     UnwritableError
         The folder cannot be made or written, or ``path`` is a folder.
     """
+    # Named before it is made: an interrupt may come at any line, and what it leaves must be found again.
+    part = path.parent / f".{path.name}.{os.urandom(6).hex()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-                os.fchmod(file.fileno(), _MODE)
-            Path(part).replace(path)
+            part.replace(path)
         except BaseException:
-            Path(part).unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise UnwritableError(f"cannot write {path}: {error.strerror or error}") from error

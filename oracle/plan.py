@@ -8,15 +8,12 @@ from typing import Final
 import numpy as np
 
 import spec
-from oracle import cases
+from oracle import cases, defaults
 from oracle.cases import known
 from oracle.cases.permuting import Points, mix
 from oracle.compare import PERMITTED
 from oracle.problem import I64, Batch, Ranges
 from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
-
-DEFAULT_CASES: Final = 640
-"""Problems a selection family: over 18 families and b of 1 to 8 that is 51,840 rows."""
 
 _SAMPLE: Final = (
     (0, 256), (0, 1), (255, 1), (0, 64), (64, 64), (128, 64), (192, 64),
@@ -111,7 +108,7 @@ class Plan:
     batch: tuple[int, ...] = tuple(range(1, MAX_TOKENS + 1))
     tile: tuple[int, ...] = tuple(range(1, MAX_TILE + 1))
     ranges: RangeChoice = SAMPLE_RANGES
-    count: int = DEFAULT_CASES
+    count: int = defaults.CASES
     seed: int = 0
 
     def chunks(self) -> Iterator[Chunk]:

@@ -15,9 +15,6 @@ from oracle.ptxsim import SimulationError
 SCHEDULES: Final = (1, 2, 3, 4)
 """The other orders that are used (`oracle.ptxsim.orders`): of warps, of lanes, and a second draw of each."""
 
-SAMPLE: Final = 8
-"""One chunk of so many runs again where not all do: about a tenth of the time."""
-
 
 def schedule_of(chunk: int, every: int) -> int:
     """Return the schedule in which chunk number ``chunk`` runs again, if one of ``every`` does; else 0."""

@@ -1,108 +1,54 @@
-"""What a person or a tool reads: progress, failures, the final table, the JSON."""
+"""What a person or a tool reads: failures, the final table, the JSON."""
 
-import importlib.metadata
 import json
-import platform
 import sys
-import time
 from pathlib import Path
 from typing import Final, TextIO
 
 import numpy as np
 
+from oracle import versions
 from oracle.compare import Mismatch
 from oracle.outcome import Finding, Result, Tally
-from oracle.peers import find
 from oracle.problem import Batch
+from oracle.progress import Progress
 
 _SHOWN: Final = 6
-_BAR: Final = 24
-_TERMINAL_SECONDS: Final = 0.2
-_PLAIN_SECONDS: Final = 10.0
 
 
-class Reporter:
-    """Progress on one stream, failures on another.
+class Reporter(Progress):
+    """Progress on one stream, failures and what else there is to say on another.
 
-    On a terminal the progress is one line that is rewritten; elsewhere a plain line now and then, without
-    control characters.
+    Parameters
+    ----------
+    out, progress
+        The streams; standard output and standard error if None.
+    unit
+        What the progress counts.
     """
 
     def __init__(
         self, out: TextIO | None = None, progress: TextIO | None = None, unit: str = "launches"
     ) -> None:
-        self._unit = unit
+        super().__init__(progress, unit)
         self._out = sys.stdout if out is None else out
-        self._progress = sys.stderr if progress is None else progress
-        self._terminal = self._progress.isatty()
         self._kinds: set[tuple[str, ...]] = set()
-        self._shown = 0
-        self._start = self._last = time.monotonic()
-        self._total = 1.0
-        self._done = 0.0
-        self._launches = 0
-        self._open = False
-
-    def note(self, text: str) -> None:
-        """Say what is going on, in the progress stream."""
-        self._clear()
-        print(text, file=self._progress, flush=True)
-
-    def start(self, total: float) -> None:
-        """Begin the progress of a run of this much work, in any unit."""
-        self._total = max(total, 1e-9)
-        self._start = time.monotonic()
-        self._last = self._start
-
-    def advance(self, work: float, launches: int) -> None:
-        """Tell that some of the work is done."""
-        self._done += work
-        self._launches += launches
-        now = time.monotonic()
-        if now - self._last < (_TERMINAL_SECONDS if self._terminal else _PLAIN_SECONDS):
-            return
-        self._last = now
-        spent = now - self._start
-        share = min(self._done / self._total, 1.0)
-        left = spent / share - spent if share else 0.0
-        rate = self._launches / spent
-        each = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        text = f"{share:4.0%}  {self._launches:,} {self._unit}  {each}/s  {left:.0f} s left"
-        if self._terminal:
-            filled = round(share * _BAR)
-            print(
-                f"\r[{'#' * filled}{'.' * (_BAR - filled)}] {text}\x1b[K",
-                end="",
-                file=self._progress,
-                flush=True,
-            )
-            self._open = True
-        else:
-            print(text, file=self._progress, flush=True)
-
-    def end(self) -> None:
-        """End the progress."""
-        self._clear()
+        self._told = 0
 
     def wants(self, finding: Finding) -> bool:
         """Whether the finding is of a new kind, and there is still room to show it."""
-        return self._shown < _SHOWN and (str(finding.target), *finding.kind) not in self._kinds
+        return self._told < _SHOWN and (str(finding.target), *finding.kind) not in self._kinds
 
     def finding(self, finding: Finding, again: Path | str) -> None:
         """Print one wrong problem and the line that replays it: ``replay`` and then ``again``."""
         self._kinds.add((str(finding.target), *finding.kind))
-        self._shown += 1
+        self._told += 1
         self.say(f"{failure(finding)}\n  again: python -m oracle replay {again}\n")
 
     def say(self, text: str) -> None:
-        """Print text among the failures."""
-        self._clear()
+        """Print text among the failures, in front of the progress."""
+        self.clear()
         print(text, file=self._out, flush=True)
-
-    def _clear(self) -> None:
-        if self._open:
-            print("\r\x1b[K", end="", file=self._progress, flush=True)
-            self._open = False
 
 
 def failure(finding: Finding) -> str:
@@ -226,16 +172,10 @@ def as_json(result: Result, **more: object) -> str:
         }
         for (target, family), tally in result.tallies.items()
     ]
-    content = {"verdict": "pass" if result.passed else "fail", "versions": versions(), "rows": rows, **more}
+    content = {
+        "verdict": "pass" if result.passed else "fail",
+        "versions": versions.installed(),
+        "rows": rows,
+        **more,
+    }
     return json.dumps(content, indent=1) + "\n"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what takes part, as far as it is installed."""
-    found = {"python": platform.python_version()}
-    for package in ("musespark-routing", "numpy", "nvidia-cutlass-dsl", "triton", "torch"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found | find.versions()

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
+from oracle import streams
+
 COMMAND: Final = (sys.executable, "-m", "oracle", "check", "--fast")
 """What is run, with ``--backend`` and more after it."""
 
@@ -99,7 +101,7 @@ def watch(backends: tuple[str, ...], arguments: tuple[str, ...], out: TextIO | N
         The interrupt; no run goes on after it.
     """
     out = sys.stdout if out is None else out
-    terminal = out.isatty()
+    terminal = streams.rewrites(out)
     here = watched(backends)
     state = here.state()
     due, why = backends, "start"

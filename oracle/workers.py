@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oracle.errors import CannotRunError
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
+
+_WAIT_SECONDS: Final = 0.5
 
 
 def _serve(pipe: Any) -> None:
@@ -73,8 +75,13 @@ class Workers:
             pipe.close()
         self._workers.clear()
 
-    def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Yield the results of ``work``, a module's function, as they come.
+    def map(
+        self,
+        work: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        waiting: Callable[[], None] = lambda: None,
+    ) -> Iterator[Result]:
+        """Yield the results of ``work``, a module's function, as they come; call ``waiting`` now and then.
 
         Raises
         ------
@@ -90,10 +97,13 @@ class Workers:
             if self._give(pipe, work, source):
                 busy.add(pipe)
         while busy:
-            for ready in connection.wait(busy):
-                result: Result = self._take(ready)
-                if not self._give(ready, work, source):
-                    busy.discard(ready)
+            ready = connection.wait(busy, _WAIT_SECONDS)
+            if not ready:
+                waiting()
+            for pipe in ready:
+                result: Result = self._take(pipe)
+                if not self._give(pipe, work, source):
+                    busy.discard(pipe)
                 yield result
 
     def _give(self, pipe: Any, work: Callable[[Task], Result], source: Iterator[Task]) -> bool:

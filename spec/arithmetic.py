@@ -24,6 +24,9 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 _P = ParamSpec("_P")
 
+ARCHITECTURE: Final = "sm_90"
+"""The cards whose results these are, to the last bit; others may differ in the special function unit."""
+
 _FRACTION: Final = 0x007FFFFF
 _EXPONENT: Final = 0x7F800000
 _MAGNITUDE: Final = 0x7FFFFFFF

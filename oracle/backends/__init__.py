@@ -1,9 +1,10 @@
 """Backends: one adapter a file, imported when asked for; adapters never repair outputs."""
 
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from oracle.problem import Batch, Outputs
+if TYPE_CHECKING:  # the names alone must come without NumPy: `--help` prints them
+    from oracle.problem import Batch, Outputs
 
 _ADAPTERS: Final = {
     "spec": "oracle.backends.spec:Spec",
@@ -31,7 +32,7 @@ class Backend(Protocol):
     def unavailable(self, device: str) -> str | None:
         """Why this cannot run on ``device`` here, in one line; None if it can."""
 
-    def run(self, batch: Batch, outputs: Outputs, device: str) -> None:
+    def run(self, batch: "Batch", outputs: "Outputs", device: str) -> None:
         """Answer ``batch``: write into the poisoned ``outputs`` exactly what the implementation writes."""
 
 

@@ -8,43 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from oracle import report
+from oracle import versions
 from oracle.bench import host_time, kernels, plot, prepare, tables, targets, verification
 from oracle.bench.figures import Figure
 from oracle.card import device
+from oracle.defaults import BENCH_ANYWHERE, BENCH_ON_CARD, BENCH_PARTS
 from oracle.errors import CannotRunError
+from oracle.exits import BAD_ARGUMENTS, MISMATCH, PASS
 from oracle.files import write_whole
 
-ON_CARD: Final = ("kernels", "host", "prepare")
-ANYWHERE: Final = ("verification", "compile")
-PARTS: Final = (*ON_CARD, *ANYWHERE)
-PASS, FAIL, BAD_ARGUMENTS = 0, 1, 2
-
 Tell = Callable[[str], None]
-
-
-def add_parser(commands: Any) -> None:
-    """Add the command to an argparse subparsers object."""
-    made = commands.add_parser(
-        "bench", help="how fast the kernels, the host, `prepare` and the simulator are"
-    )
-    made.add_argument(
-        "--part",
-        type=_parts,
-        metavar="NAME,...",
-        help=f"of {', '.join(PARTS)}; default: all with a card, {', '.join(ANYWHERE)} without",
-    )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write every figure there, part by part")
-    made.add_argument("--plot", type=Path, metavar="FILE", help="draw time over b and tile there, as SVG")
-    made.set_defaults(command=execute)
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    chosen = tuple(dict.fromkeys(text.split(",")))
-    for name in chosen:
-        if name not in PARTS:
-            raise argparse.ArgumentTypeError(f"no part {name!r}: there are {', '.join(PARTS)}")
-    return chosen
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -53,7 +26,7 @@ def execute(options: argparse.Namespace) -> int:
     Parameters
     ----------
     options
-        part (a tuple of `PARTS`, or None), json, plot: as the command line has them.
+        part (a tuple of `BENCH_PARTS`, or None), json, plot: as the command line has them.
 
     Returns
     -------
@@ -71,16 +44,16 @@ def execute(options: argparse.Namespace) -> int:
             print(f"python -m oracle bench: --{name}: no folder {file.parent}", file=sys.stderr)
             return BAD_ARGUMENTS
     reason = device.missing()
-    parts = options.part or (PARTS if reason is None else ANYWHERE)
-    if reason is not None and set(parts) & set(ON_CARD):
-        raise CannotRunError(f"{', '.join(part for part in parts if part in ON_CARD)}: {reason}")
+    parts = options.part or (BENCH_PARTS if reason is None else BENCH_ANYWHERE)
+    if reason is not None and set(parts) & set(BENCH_ON_CARD):
+        raise CannotRunError(f"{', '.join(part for part in parts if part in BENCH_ON_CARD)}: {reason}")
     record = run(parts, options.json, _say)
     made = tables.tables(record)
     print("", *(f"{table.text()}\n" for table in made), *tables.refusals(record), sep="\n")
     print(verdict(record), flush=True)
     if options.plot is not None:
         write_whole(options.plot, plot.svg(record).encode())
-    return PASS if record["verdict"] == "pass" else FAIL
+    return PASS if record["verdict"] == "pass" else MISMATCH
 
 
 def _say(text: str) -> None:
@@ -90,7 +63,7 @@ def _say(text: str) -> None:
 def run(parts: tuple[str, ...], file: Path | None, tell: Tell) -> dict[str, Any]:
     """Run ``parts`` in order and return the record; after each one it is also written to ``file``."""
     start = time.perf_counter()
-    record: dict[str, Any] = {"verdict": "fail", "versions": report.versions(), "parts": list(parts)}
+    record: dict[str, Any] = {"verdict": "fail", "versions": versions.installed(), "parts": list(parts)}
     record |= {"launches": 0, "mismatches": 0, "targets": []}
     for part in parts:
         _RUNNERS[part](record, tell)

@@ -1,14 +1,12 @@
 """The command `explain`: which call, by whom, shown how."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from oracle import backends, cases, check, replay
+from oracle import backends, cases, check, defaults, replay, streams
 from oracle.cases import known
 from oracle.cases.permuting import Points
 from oracle.compare import PERMITTED, expect
@@ -19,11 +17,6 @@ from oracle.plan import Target
 from oracle.problem import Batch, Outputs
 from oracle.traffic.files import TrafficError
 from oracle.traffic.run import RECORD, Source
-
-DEFAULT_FAMILY: Final = "permute-mixed"
-DEFAULT_BATCH: Final = 4
-DEFAULT_TILE: Final = 8
-DEFAULT_RANGE: Final = (0, 256)
 
 
 class _OptionError(ValueError):
@@ -51,7 +44,7 @@ def execute(options: argparse.Namespace) -> int:
     except (TrafficError, replay.ReplayFileError, _OptionError) as error:
         print(f"python -m oracle explain: {error}", file=sys.stderr)
         return 2
-    print(terminal.text(shown, sys.stdout.isatty() and not os.environ.get("NO_COLOR")), flush=True)
+    print(terminal.text(shown, streams.colours(sys.stdout)), flush=True)
     return 0 if shown.agrees else 1
 
 
@@ -104,8 +97,8 @@ def _asked(target: Target, batch: Batch, specified: Outputs) -> scene.View:
 
 def _made(options: argparse.Namespace) -> Batch:
     """Make the problem that `check` has at the same seed, family and point."""
-    family = cases.FAMILIES[options.family or DEFAULT_FAMILY]
-    tokens = options.batch or DEFAULT_BATCH
+    family = cases.FAMILIES[options.family or defaults.EXPLAINED_FAMILY]
+    tokens = options.batch or defaults.EXPLAINED_BATCH
     seed = options.seed or 0
     renormalize = options.renormalize is not False
     if family is known.METADATA:
@@ -118,7 +111,7 @@ def _made(options: argparse.Namespace) -> Batch:
         return cases.batch(family, seed, np.array([options.call or 0]), tokens, renormalize)
     if options.call is not None:
         raise _OptionError("--call is for a file, or for a family of calls without metadata")
-    offset, count = options.range or DEFAULT_RANGE
-    numbers = (tokens, options.tile or DEFAULT_TILE, offset, count)
+    offset, count = options.range or defaults.EXPLAINED_RANGE
+    numbers = (tokens, options.tile or defaults.EXPLAINED_TILE, offset, count)
     point = Points(*(np.array([number], np.int64) for number in numbers))
     return cases.batch(family, seed, point.index(), tokens, renormalize, point.ranges())

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from oracle import report
+from oracle import report, versions
 from oracle.compare import PERMITTED
 from oracle.evidence import host
 from oracle.explain import scene, svg, terminal
@@ -161,7 +161,7 @@ def _line(family: str, tally: Tally, fastest: float) -> str:
 
 
 def _versions() -> str:
-    found = host() | report.versions()
+    found = host() | versions.installed()
     if found["card"] == "none":
         found["card"] = "none: compiled kernels run in the simulator, with the arithmetic of sm_90"
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in found.items())

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from oracle import versions
 from oracle.files import write_whole
 from oracle.mutants import run
 from oracle.mutants.run import Judged, Score
 from oracle.mutants.verdict import CAUGHT, EQUIVALENT, REJECTED, SURVIVED
-from oracle.report import Reporter, versions
+from oracle.report import Reporter
 
 _BY: Final = ("bits", "simulator", "code", "launch", "compiler", "calls", "check", "time")
 _HEAD: Final = ("group", "clause", "mutants", "caught", *_BY, REJECTED, EQUIVALENT, SURVIVED)
@@ -119,7 +120,7 @@ def as_json(score: Score) -> str:
     ]
     content = {
         "verdict": "pass" if score.passed else "fail",
-        "versions": versions(),
+        "versions": versions.installed(),
         "seconds": round(score.seconds, 1),
         "processor_seconds": round(score.processor_seconds, 1),
         "totals": {group: run.counts(judged) for group, judged in run.groups(score.judged).items()},

@@ -5,7 +5,7 @@ import importlib.util
 import json
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -135,23 +135,27 @@ def run(
     if importlib.util.find_spec("torch") is None:
         raise CannotRunError("torch is not installed: the judges of the host functions need it")
     packages = sources.packages(backends)
+    reporter.note(f"loading torch and the compilers of {', '.join(backends)}")
     _warm(backends)
     modules = dict.fromkeys((mutant.group, mutant.module) for mutant in mutants)
     known: dict[str, Code | None] = {}
     controls = [Task(group, module, None, packages, backends) for group, module in _kinds(modules)]
-    for task, verdict, made in _judged(controls, jobs):
-        if verdict.outcome != SURVIVED:
-            raise CannotRunError(
-                f"the unchanged {task.module} is {verdict.outcome}: {verdict.by}: {verdict.detail}"
-            )
-        if made is not None:
-            known[task.group] = made
+    reporter.note("judging what is unchanged first, which must pass")
+    with reporter.over(len(controls), "modules"):
+        for task, verdict, made in _judged(controls, jobs, reporter):
+            if verdict.outcome != SURVIVED:
+                raise CannotRunError(
+                    f"the unchanged {task.module} is {verdict.outcome}: {verdict.by}: {verdict.detail}"
+                )
+            if made is not None:
+                known[task.group] = made
+            reporter.advance(1)
     tasks = [Task(m.group, m.module, m, packages, backends, known.get(m.group)) for m in mutants]
-    reporter.start(len(tasks))
     verdicts: dict[str, Verdict] = {}
-    for mutant, verdict in _with_survivors_in_full(tasks, jobs, lambda: reporter.advance(1, 1), fast):
-        verdicts[mutant.id] = verdict
-    reporter.end()
+    with reporter.over(len(tasks), "mutants"):
+        for mutant, verdict in _with_survivors_in_full(tasks, jobs, reporter, fast):
+            verdicts[mutant.id] = verdict
+            reporter.advance(1)
     judged, mistaken = [], []
     for mutant in mutants:
         verdict = verdicts[mutant.id]
@@ -194,7 +198,9 @@ def _kinds(modules: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             yield group, module
 
 
-def _judged(tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, Verdict, Code | None]]:
+def _judged(
+    tasks: Iterable[Task], jobs: int, reporter: Reporter
+) -> Iterator[tuple[Task, Verdict, Code | None]]:
     """Judge ``jobs`` tasks at a time; yield the verdicts as they come."""
     source = iter(tasks)
     busy: list[Process] = []
@@ -204,7 +210,7 @@ def _judged(tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, Verdict, C
                 busy.append(Process(task))
             if not busy:
                 return
-            for process in wait(busy):
+            for process in wait(busy, reporter.tick):
                 busy.remove(process)
                 yield process.task, *process.verdict()
     finally:
@@ -213,21 +219,19 @@ def _judged(tasks: Iterable[Task], jobs: int) -> Iterator[tuple[Task, Verdict, C
 
 
 def _with_survivors_in_full(
-    tasks: list[Task], jobs: int, advance: Callable[[], None], fast: bool
+    tasks: list[Task], jobs: int, reporter: Reporter, fast: bool
 ) -> Iterator[tuple[Mutant, Verdict]]:
     """Judge all; unless ``fast``, put survivors not held for equivalent to the whole run of `check`."""
     again = []
-    for task, verdict, _ in _judged(tasks, jobs):
+    for task, verdict, _ in _judged(tasks, jobs, reporter):
         assert task.mutant is not None
         if not fast and verdict.outcome == SURVIVED and _runs(task) and task.mutant.id not in equivalents():
             again.append(replace(task, full=True))
         else:
             yield task.mutant, verdict
-            advance()
-    for task, verdict, _ in _judged(again, jobs):
+    for task, verdict, _ in _judged(again, jobs, reporter):
         assert task.mutant is not None
         yield task.mutant, verdict
-        advance()
 
 
 def _runs(task: Task) -> bool:

@@ -5,6 +5,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from multiprocessing import connection, get_context
@@ -106,18 +107,21 @@ def _died(task: Task, code: int | None) -> Verdict:
     )
 
 
-def wait(processes: list[Process]) -> list[Process]:
-    """Return the processes that are done, dead or overdue; wait until there is one."""
+def wait(processes: list[Process], waiting: Callable[[], None]) -> list[Process]:
+    """Return the processes that are done, dead or overdue; wait until there is one, and say so meanwhile."""
     while True:
-        ready = set(connection.wait([process.pipe for process in processes], timeout=1.0))
+        ready = set(connection.wait([process.pipe for process in processes], timeout=0.5))
         done = [process for process in processes if process.pipe in ready or process.overdue]
         if done:
             return done
+        waiting()
 
 
 def _judge(task: Task, folder: Path, pipe: Any) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the parent's raise in it
+        signal.signal(number, signal.SIG_DFL)
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)

@@ -4,10 +4,9 @@ import argparse
 import importlib.util
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from oracle import backends
+from oracle import backends, defaults
 from oracle.errors import CannotRunError
 from oracle.plan import Target
 from oracle.report import Reporter
@@ -15,18 +14,15 @@ from oracle.report import Reporter
 if TYPE_CHECKING:
     from oracle.search.run import Searched
 
-SECONDS: Final = 30
 
-
-def execute(options: argparse.Namespace, replays: Path) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Run the command and return its exit code.
 
     Parameters
     ----------
     options
-        backend (a tuple of names), device, seconds, examples, seed, jobs, keep: as the command line has them.
-    replays
-        The folder for replay files.
+        backend (a tuple of names), device, seconds, examples, seed, jobs, keep: as the command line has them;
+        replays: the folder for replay files.
 
     Returns
     -------
@@ -53,9 +49,11 @@ def execute(options: argparse.Namespace, replays: Path) -> int:
             return 2
     on_card = any(target.device == "cuda" for target in targets)
     jobs = options.jobs or (1 if on_card else len(os.sched_getaffinity(0)))
-    seconds = None if options.examples is not None else options.seconds or SECONDS
+    seconds = None if options.examples is not None else options.seconds or defaults.SEARCH_SECONDS
     reporter = Reporter(unit="problems")
-    result = run.run(targets, seconds, options.examples, options.seed, jobs, reporter, replays, options.keep)
+    result = run.run(
+        targets, seconds, options.examples, options.seed, jobs, reporter, options.replays, options.keep
+    )
     if result.kept is not None:
         print(
             f"kept as case {options.keep!r}, number {result.kept.number} of {result.kept.path}: edit its why"

@@ -124,9 +124,10 @@ def run(
     result = Searched(targets, [])
     start = last = time.monotonic()
     deadline = None if seconds is None else start + seconds
-    reporter.start(len(targets) * examples if examples is not None else seconds or 0.0)
-    with Workers(jobs) as workers:
-        for hunt in workers.map(execute, _tasks(targets, seed, examples, deadline, result.wrong)):
+    tasks = _tasks(targets, seed, examples, deadline, result.wrong)
+    total = len(targets) * examples if examples is not None else seconds or 0.0
+    with Workers(jobs) as workers, reporter.over(total):
+        for hunt in workers.map(execute, tasks, reporter.tick):
             result.examples += hunt.examples
             result.problems += hunt.problems
             now = time.monotonic()
@@ -141,7 +142,6 @@ def run(
             if keep is not None and result.kept is None:
                 result.kept = add(keep, finding, whole, partial(first_wrong, hunt.task.target))
                 result.not_kept = result.kept is None
-    reporter.end()
     result.seconds = time.monotonic() - start
     return result
 

@@ -48,7 +48,6 @@ def execute(options: argparse.Namespace, replays: Path) -> int:
     try:
         result = run.run(source, targets, jobs, reporter, replays)
     except files.TrafficError as error:
-        reporter.end()
         print(f"python -m oracle replay: {error}", file=sys.stderr)
         return 2
     print(run.summary(source), report.table(result), report.LEGEND, sep="\n")

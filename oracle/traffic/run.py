@@ -204,9 +204,10 @@ def run(source: Source, targets: tuple[Target, ...], jobs: int, reporter: Report
     start = time.monotonic()
     tallies: dict[tuple[Target, str], Tally] = {}
     left = 0
-    reporter.start(sum(file.stat().st_size for file in find(source.path)))
-    with Workers(jobs) as workers:
-        for piece, judged in workers.map(_execute, _announced(source.pieces(targets), reporter)):
+    size = sum(file.stat().st_size for file in find(source.path))
+    with Workers(jobs) as workers, reporter.over(size):
+        pieces = _announced(source.pieces(targets), reporter)
+        for piece, judged in workers.map(_execute, pieces, reporter.tick):
             left += judged.left
             for target, tally in judged.tallies.items():
                 tallies.setdefault((target, FAMILY), Tally()).add(tally)
@@ -214,7 +215,6 @@ def run(source: Source, targets: tuple[Target, ...], jobs: int, reporter: Report
                 if reporter.wants(finding):
                     _tell(source, piece, finding, reporter, replays)
             reporter.advance(piece.weight, sum(tally.launches for tally in judged.tallies.values()))
-    reporter.end()
     order = [*(Target(maker, RECORD) for maker in source.makers), *targets]
     rows = {(target, FAMILY): tallies[target, FAMILY] for target in order if (target, FAMILY) in tallies}
     return Result(rows, left, time.monotonic() - start)

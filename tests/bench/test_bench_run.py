@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oracle import cli, evidence
+from oracle import cli, defaults, evidence
 from oracle.bench import command, host_time, kernels, plot, prepare, tables, targets, timing, verification
 from oracle.bench.figures import TRIES, Figure, figure, twice
 from oracle.bench.points import BATCHES, TILES, Point, points
@@ -217,7 +217,7 @@ def test_the_command_prints_every_table_and_writes_the_record_and_the_drawing(ev
     record = json.loads(file.read_text())
     assert record["verdict"] == "pass"
     assert record["launches"] == len(points()) * 2 * timing.REPLAYS * timing.LAUNCHES
-    assert record["parts"] == list(command.PARTS)
+    assert record["parts"] == list(defaults.BENCH_PARTS)
     for title in (
         "No metadata",
         "With metadata",

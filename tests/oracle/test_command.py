@@ -13,6 +13,7 @@ import pytest
 
 import spec
 from oracle import backends, cli
+from oracle.commands import check
 
 REPOSITORY = Path(spec.__file__).parents[1]
 QUICK = [
@@ -189,7 +190,7 @@ def test_a_device_that_a_backend_does_not_have_is_exit_3_with_the_reason(capsys)
 
 def test_lists_of_values_and_ranges_are_read_in_order_and_once(monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "_check", lambda options: seen.append(options) or 0)
+    monkeypatch.setattr(check, "execute", lambda options: seen.append(options) or 0)
     cli.main(
         ["check", "--batch", "3,1-2,2", "--tile", "8,1-3", "--range", "0:64,sample", "--backend", "cute,cute"]
     )
