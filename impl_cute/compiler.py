@@ -46,7 +46,11 @@ class Compiled:
 
 
 def compile_kernel(
-    metadata: bool, renormalize: bool, arch: str = DEFAULT_ARCH, options: str = ""
+    metadata: bool,
+    renormalize: bool,
+    arch: str = DEFAULT_ARCH,
+    options: str = "",
+    early_dependents: bool = False,
 ) -> Compiled:
     """Compile one variant for reading or simulating it; needs no GPU and no driver.
 
@@ -58,12 +62,14 @@ def compile_kernel(
         ``sm_90a``, ``sm_100a``, ``sm_103a``, ``sm_120a`` or another the DSL knows.
     options
         More options of `cute.compile`, as text.
+    early_dependents
+        Whether it launches its dependents first.
 
     Returns
     -------
     Compiled
     """
-    compiled = compile_variant(metadata, renormalize, f"{_ARCH_OPTION} {arch} {options}")
+    compiled = compile_variant(metadata, renormalize, f"{_ARCH_OPTION} {arch} {options}", early_dependents)
     ptx = compiled.__ptx__
     (entry,) = re.findall(r"^\.visible \.entry (\w+)\(", ptx, re.MULTILINE)
     return Compiled(
@@ -77,20 +83,21 @@ def compile_kernel(
     )
 
 
-def compile_variant(metadata: bool, renormalize: bool, options: str) -> Any:
+def compile_variant(metadata: bool, renormalize: bool, options: str, early_dependents: bool = False) -> Any:
     """Return what `cute.compile` makes of one variant: a callable that also holds its PTX and cubin.
 
     Parameters
     ----------
-    metadata, renormalize
-        The variant.
+    metadata, renormalize, early_dependents
+        The variant, as in `compile_kernel`.
     options
         Options of `cute.compile`, as text; ``--gpu-arch`` must be among them.
     """
     with _LOCK, tempfile.TemporaryDirectory(prefix="muse-cute-") as dump:
         # An own empty folder: dumps of other variants and processes have the same names.
         keep = f"--keep-ptx --keep-cubin --dump-dir {shlex.quote(dump)}"
-        return cute.compile(launch, *_arguments(metadata), renormalize, options=f"{keep} {options}")
+        constants = (renormalize, early_dependents)
+        return cute.compile(launch, *_arguments(metadata), *constants, options=f"{keep} {options}")
 
 
 def names_arch(options: str) -> bool:

@@ -15,8 +15,8 @@ from spec.layout import metadata_size
 Routing = Callable[[Any, Any, Any, Any, Any, float, int, int, int], None]
 """Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile); checks nothing."""
 
-_compiled: dict[tuple[int, bool, bool], Routing] = {}
-_loaded: set[tuple[int, bool, bool]] = set()
+_compiled: dict[tuple[int, bool, bool, bool], Routing] = {}
+_loaded: set[tuple[int, bool, bool, bool]] = set()
 _lock = threading.Lock()
 
 
@@ -31,11 +31,14 @@ def route(
     local_expert_offset: int = 0,
     num_local_experts: int = 0,
     tile_n: int = 0,
+    early_dependents: bool = False,
 ) -> None:
     """Route b tokens in one launch on the current stream of ``logits``' device (R1-R6, with metadata M1-M8).
 
-    The launch is programmatic dependent: the kernel reads ``bias`` before it waits for the kernels ahead
-    of it in the stream, so the kernel just before must not write ``bias``. All else comes after the wait.
+    The launch is programmatic dependent: the kernel reads ``bias`` before it waits for the kernels ahead of
+    it in the stream, so none that may still be running then may write ``bias``: not the kernel just before,
+    and where that one lets its dependents start before it has waited itself (as with ``early_dependents``
+    here), not the one before that either, and so on. All else comes after the wait.
 
     Parameters
     ----------
@@ -49,6 +52,13 @@ def route(
         None, or an int32 vector of at least ``metadata_size(tile_n)`` elements on 16 bytes, written.
     local_expert_offset, num_local_experts, tile_n
         This rank's experts and the GEMM's token tile, 1..256; looked at only with metadata.
+    early_dependents
+        On, the kernel executes ``griddepcontrol.launch_dependents`` first, for callers whose next kernel
+        waits before it touches anything. A next kernel that is launched with the programmatic stream
+        serialization attribute then runs beside this one: it must execute ``griddepcontrol.wait``
+        (``cudaGridDependencySynchronize``) before it reads anything that this or an earlier kernel writes,
+        and before it writes anything that this kernel reads or writes. Kernels launched without the
+        attribute are not affected. Results are the same.
 
     Raises
     ------
@@ -59,50 +69,52 @@ def route(
     """
     call = check_route(
         logits, bias, ids, weights, scale, renormalize, metadata,
-        local_expert_offset, num_local_experts, tile_n, device_type="cuda",
+        local_expert_offset, num_local_experts, tile_n, early_dependents, device_type="cuda",
     )  # fmt: skip
     device = logits.device.index
     if device == _current_device():
-        routing = compiled_routing(metadata is not None, call.renormalize)
+        routing = compiled_routing(metadata is not None, call.renormalize, call.early_dependents)
         routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
         return
     with torch.cuda.device(device):
-        routing = compiled_routing(metadata is not None, call.renormalize)
+        routing = compiled_routing(metadata is not None, call.renormalize, call.early_dependents)
         routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
 
 
-def prepare(renormalize: bool = True) -> None:
-    """Compile and load, on the current device, every variant that `route` can take for ``renormalize``.
+def prepare(renormalize: bool = True, early_dependents: bool = False) -> None:
+    """Compile and load, on the current device, every variant that `route` can take for these two.
 
     Each variant runs once on scratch tensors: that is what makes CUDA load a kernel for good.
 
     Parameters
     ----------
-    renormalize
-        bool.
+    renormalize, early_dependents
+        What `route` will be given, a bool each.
 
     Raises
     ------
     ValueError
-        ``renormalize`` is no bool.
+        One of them is no bool.
     RuntimeError
         A CUDA graph is being captured and something is left to compile or load.
     """
     for metadata in (False, True):
-        routing = compiled_routing(metadata, renormalize)
-        variant = (_current_device(), metadata, renormalize)
+        routing = compiled_routing(metadata, renormalize, early_dependents)
+        variant = (_current_device(), metadata, renormalize, early_dependents)
         if _has_device() and variant not in _loaded:
-            _refuse_capture(renormalize)
+            _refuse_capture(renormalize, early_dependents)
             _run_once(routing, metadata)
             _loaded.add(variant)
 
 
-def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Routing:
+def compile_routing(
+    metadata: bool, renormalize: bool, options: str = "", early_dependents: bool = False
+) -> Routing:
     """Compile one variant for the current device, or for sm_90a where there is none.
 
     Parameters
     ----------
-    metadata, renormalize
+    metadata, renormalize, early_dependents
         The variant, a bool each.
     options
         More options of `cute.compile`, as text; ``--gpu-arch`` overrides the current device's architecture.
@@ -115,25 +127,25 @@ def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Rou
     Raises
     ------
     ValueError
-        ``metadata`` or ``renormalize`` is no bool.
+        ``metadata``, ``renormalize`` or ``early_dependents`` is no bool.
     RuntimeError
         A CUDA graph is being captured; nothing has been enqueued.
     """
-    check_prepare(metadata, renormalize)
-    _refuse_capture(renormalize)
+    check_prepare(metadata, renormalize, early_dependents)
+    _refuse_capture(renormalize, early_dependents)
     if not names_arch(options):
         options = f"--gpu-arch {_current_arch()} {options}"
-    compiled = compile_variant(metadata, renormalize, f"--enable-tvm-ffi {options}")
+    compiled = compile_variant(metadata, renormalize, f"--enable-tvm-ffi {options}", early_dependents)
     # The bare function, without the DSL's keyword wrapper; None where this machine cannot run the code.
     return compiled.__tvm_ffi_object__() or compiled
 
 
-def compiled_routing(metadata: bool, renormalize: bool) -> Routing:
+def compiled_routing(metadata: bool, renormalize: bool, early_dependents: bool = False) -> Routing:
     """Return `compile_routing` of one variant, compiled once per process and device.
 
     Parameters
     ----------
-    metadata, renormalize
+    metadata, renormalize, early_dependents
         The variant, a bool each.
 
     Raises
@@ -143,15 +155,17 @@ def compiled_routing(metadata: bool, renormalize: bool) -> Routing:
     RuntimeError
         A CUDA graph is being captured and the variant is not compiled yet.
     """
-    if not type(metadata) is type(renormalize) is bool:
-        check_prepare(metadata, renormalize)
-    variant = (_current_device(), metadata, renormalize)
+    if not type(metadata) is type(renormalize) is type(early_dependents) is bool:
+        check_prepare(metadata, renormalize, early_dependents)
+    variant = (_current_device(), metadata, renormalize, early_dependents)
     routing = _compiled.get(variant)
     if routing is None:
         with _lock:
             routing = _compiled.get(variant)
             if routing is None:
-                routing = _compiled[variant] = compile_routing(metadata, renormalize)
+                routing = _compiled[variant] = compile_routing(
+                    metadata, renormalize, early_dependents=early_dependents
+                )
     return routing
 
 
@@ -171,7 +185,7 @@ def _current_arch() -> str:
     return f"sm_{major}{minor}a"
 
 
-def _refuse_capture(renormalize: bool) -> None:
+def _refuse_capture(renormalize: bool, early_dependents: bool) -> None:
     try:
         capturing = torch.cuda.is_current_stream_capturing()
     except RuntimeError:  # this torch has no CUDA, so nothing is captured
@@ -179,7 +193,7 @@ def _refuse_capture(renormalize: bool) -> None:
     if capturing:
         raise RuntimeError(
             "a CUDA graph is being captured and this variant is not compiled and loaded: "
-            f"call prepare(renormalize={renormalize}) before the capture"
+            f"call prepare(renormalize={renormalize}, early_dependents={early_dependents}) before the capture"
         )
 
 

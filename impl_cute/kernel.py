@@ -20,6 +20,7 @@ from impl_cute.primitives import (
     ex2_approx,
     from_bits,
     highest_set,
+    launch_dependents,
     load_4,
     lowest_set,
     mul_rn,
@@ -198,11 +199,14 @@ def permute(
 def routing(
     logits: Pointer, row_stride: Int64, bias: Pointer, ids: Pointer, weights: Pointer, tokens: Int32,
     scale: Float32, metadata: Any, offset: Int32, count: Int32, tile: Int32, renormalize: Constexpr,
+    early_dependents: Constexpr,
 ) -> None:  # fmt: skip
     """R1-R6, and with metadata M1-M8, of one call; pointers and numbers are those of the contract.
 
     The parameters of the variant without metadata come first: they fill one line of the constant cache.
     """
+    if cutlass.const_expr(early_dependents):
+        launch_dependents()
     thread = cute.arch.thread_idx()[0]
     lane, row = thread % WARP, thread // WARP
     first = lane * LANE_EXPERTS
@@ -256,12 +260,13 @@ def routing(
 def launch(
     logits: cute.Tensor, bias: cute.Tensor, ids: cute.Tensor, weights: cute.Tensor, metadata: Any,
     scale: Float32, offset: Int32, count: Int32, tile: Int32, stream: Any, renormalize: Constexpr,
+    early_dependents: Constexpr,
 ) -> None:  # fmt: skip
     """Launch the kernel on a stream; ``metadata`` is an int32 vector, or None for the variant without it."""
     buffer = None if cutlass.const_expr(metadata is None) else metadata.iterator
     routing(
         logits.iterator, Int64(logits.stride[0]), bias.iterator, ids.iterator, weights.iterator,
-        Int32(logits.shape[0]), scale, buffer, offset, count, tile, renormalize,
+        Int32(logits.shape[0]), scale, buffer, offset, count, tile, renormalize, early_dependents,
     ).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=True)  # fmt: skip
 
 

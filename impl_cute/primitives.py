@@ -151,6 +151,12 @@ def shared_or(pointer: Pointer, value: Uint32, *, loc: Any = None, ip: Any = Non
 
 
 @dsl_user_op
+def launch_dependents(*, loc: Any = None, ip: Any = None) -> None:
+    """Let the grid behind this one in the stream start, up to its own wait, as soon as every CTA is here."""
+    _ptx("griddepcontrol.launch_dependents;", (), ordered=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
 def dependency_wait(*, loc: Any = None, ip: Any = None) -> None:
     """Wait until the grids ahead of this one in the stream have ended and their writes are visible."""
     _ptx("griddepcontrol.wait;", (), ordered=True, loc=loc, ip=ip)

@@ -32,6 +32,7 @@ SIGNATURE: Final = {
     "tile": "i32",
     "with_metadata": "constexpr",
     "renormalize": "constexpr",
+    "early_dependents": "constexpr",
 }
 """The kernel's parameters in order, with their types in the variant with metadata."""
 _ALIGNED: Final = ("logits", "bias", "metadata")
@@ -64,7 +65,9 @@ class Compiled:
     cluster: bool
 
 
-def compile_kernel(metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = "") -> Compiled:
+def compile_kernel(
+    metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = "", early_dependents: bool = False
+) -> Compiled:
     """Compile one variant.
 
     Parameters
@@ -75,13 +78,15 @@ def compile_kernel(metadata: bool, renormalize: bool, arch: str = "sm_90a", opti
         ``sm_90a``, ``sm_100a``, ``sm_103a``, ``sm_120a`` or a later one; ``options`` may name another.
     options
         ``name=value`` pairs with commas between; the names are those of `OPTIONS`.
+    early_dependents
+        Whether it launches its dependents first.
 
     Raises
     ------
     ValueError
         ``arch`` or ``options`` is not of that form.
     """
-    made = build(metadata, renormalize, arch, options)
+    made = build(metadata, renormalize, arch, options, early_dependents)
     facts = made.metadata
     return Compiled(
         made.asm["ptx"],
@@ -94,9 +99,15 @@ def compile_kernel(metadata: bool, renormalize: bool, arch: str = "sm_90a", opti
     )
 
 
-def build(metadata: bool, renormalize: bool, arch: str, options: str = "") -> Any:
+def build(
+    metadata: bool, renormalize: bool, arch: str, options: str = "", early_dependents: bool = False
+) -> Any:
     """Compile one variant, as `compile_kernel` does, to Triton's own ``CompiledKernel``, not yet loaded."""
-    constants: dict[str, Any] = {"with_metadata": metadata, "renormalize": renormalize}
+    constants: dict[str, Any] = {
+        "with_metadata": metadata,
+        "renormalize": renormalize,
+        "early_dependents": early_dependents,
+    }
     if not metadata:
         constants["metadata"] = None
     signature = {name: "constexpr" if name in constants else kind for name, kind in SIGNATURE.items()}

@@ -5,6 +5,7 @@ The compiled kernel is launched directly, not through Triton's JIT dispatch: wha
 """
 
 import ctypes
+import functools
 import threading
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from spec.contract import check_prepare, check_route
 
 _WITHOUT_DEVICE: Final = "sm_90a"
 
-_compiled: dict[tuple[int, bool, bool], "Routing"] = {}
+_compiled: dict[tuple[int, bool, bool, bool], "Routing"] = {}
 _lock = threading.Lock()
 
 
@@ -51,13 +52,13 @@ class Routing:
     ) -> None:
         """Launch on the current stream of the device it was compiled on; checks nothing."""
         stream = torch._C._cuda_getCurrentRawStream(self._device)
-        # Addresses, not tensors: Triton would ask the driver about each tensor's address. The last two
-        # arguments stand for the compile-time ones.
+        # Addresses, not tensors: Triton would ask the driver about each tensor's address. The last
+        # three arguments stand for the compile-time ones.
         self._run(
             1, 1, 1, stream, self._function, self._packed, None, None, None,
             logits.data_ptr(), bias.data_ptr(), ids.data_ptr(), weights.data_ptr(),
             None if metadata is None else metadata.data_ptr(),
-            logits.shape[0], logits.stride(0) // 4, scale, offset, count, tile, None, None,
+            logits.shape[0], logits.stride(0) // 4, scale, offset, count, tile, None, None, None,
         )  # fmt: skip
 
 
@@ -72,11 +73,14 @@ def route(
     local_expert_offset: int = 0,
     num_local_experts: int = 0,
     tile_n: int = 0,
+    early_dependents: bool = False,
 ) -> None:
     """Route b tokens on the current stream of their device: ids, weights and, where asked, the metadata.
 
-    The bias is read before the preceding kernel of the stream is known to be complete (programmatic dependent
-    launch), so that kernel must not be what writes it.
+    The launch is programmatic dependent: the kernel reads ``bias`` before it waits for the kernels ahead of
+    it in the stream, so none that may still be running then may write ``bias``: not the kernel just before,
+    and where that one lets its dependents start before it has waited itself (as with ``early_dependents``
+    here), not the one before that either, and so on. All else comes after the wait.
 
     Parameters
     ----------
@@ -96,6 +100,13 @@ def route(
         This rank's experts: 0 <= offset, 1 <= n, offset + n <= 256.
     tile_n
         The GEMM's token tile in rows, 1..256.
+    early_dependents
+        On, the kernel executes ``griddepcontrol.launch_dependents`` first, for callers whose next kernel
+        waits before it touches anything. A next kernel that is launched with the programmatic stream
+        serialization attribute then runs beside this one: it must execute ``griddepcontrol.wait``
+        (``cudaGridDependencySynchronize``) before it reads anything that this or an earlier kernel writes,
+        and before it writes anything that this kernel reads or writes. Kernels launched without the
+        attribute are not affected. Results are the same.
 
     Raises
     ------
@@ -106,40 +117,46 @@ def route(
     """
     call = check_route(
         logits, bias, ids, weights, scale, renormalize, metadata,
-        local_expert_offset, num_local_experts, tile_n, device_type="cuda",
+        local_expert_offset, num_local_experts, tile_n, early_dependents, device_type="cuda",
     )  # fmt: skip
     device = logits.device.index
     if device == torch.cuda.current_device():
-        routing = _routing(device, metadata is not None, call.renormalize)
+        routing = _routing(device, metadata is not None, call.renormalize, call.early_dependents)
         routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
         return
     with torch.cuda.device(device):
-        routing = _routing(device, metadata is not None, call.renormalize)
+        routing = _routing(device, metadata is not None, call.renormalize, call.early_dependents)
         routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
 
 
-def prepare(renormalize: bool = True) -> None:
-    """Compile and load on the current device every variant that `route` can take for this ``renormalize``.
+def prepare(renormalize: bool = True, early_dependents: bool = False) -> None:
+    """Compile and load on the current device every variant that `route` can take for these two.
+
+    Parameters
+    ----------
+    renormalize, early_dependents
+        What `route` will be given, a bool each.
 
     Raises
     ------
     ValueError
-        ``renormalize`` is no bool.
+        One of them is no bool.
     RuntimeError
         A CUDA graph is being captured.
     """
-    check_prepare(False, renormalize)
     for metadata in (False, True):
-        compiled_routing(metadata, renormalize)
+        compiled_routing(metadata, renormalize, early_dependents)
 
 
-def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Routing:
+def compile_routing(
+    metadata: bool, renormalize: bool, options: str = "", early_dependents: bool = False
+) -> Routing:
     """Compile one variant for the current device and load it; with no device, compile it for sm_90a.
 
     Parameters
     ----------
-    metadata, renormalize
-        The variant.
+    metadata, renormalize, early_dependents
+        The variant, a bool each.
     options
         ``name=value`` pairs with commas between: ``maxnreg`` (registers a thread), ``ptx_version``,
         ``ptx_options`` (text for ptxas), with Triton's meaning; ``arch`` (as ``sm_100a``), to compile without
@@ -154,45 +171,49 @@ def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Rou
     Raises
     ------
     ValueError
-        ``metadata`` or ``renormalize`` is no bool, or ``options`` is not of that form.
+        ``metadata``, ``renormalize`` or ``early_dependents`` is no bool, or ``options`` is not of that form.
     RuntimeError
         A CUDA graph is being captured.
     """
-    check_prepare(metadata, renormalize)
+    check_prepare(metadata, renormalize, early_dependents)
     with _lock:
-        return _compile(_current_device(), metadata, renormalize, options)
+        return _compile(_current_device(), metadata, renormalize, early_dependents, options)
 
 
-def compiled_routing(metadata: bool, renormalize: bool) -> Routing:
+def compiled_routing(metadata: bool, renormalize: bool, early_dependents: bool = False) -> Routing:
     """Return what `compile_routing` returns, compiled once per process and device; errors as there."""
-    check_prepare(metadata, renormalize)
-    return _routing(_current_device(), metadata, renormalize)
+    check_prepare(metadata, renormalize, early_dependents)
+    return _routing(_current_device(), metadata, renormalize, early_dependents)
 
 
-def _routing(device: int | None, metadata: bool, renormalize: bool) -> Routing:
+def _routing(device: int | None, metadata: bool, renormalize: bool, early_dependents: bool) -> Routing:
     """Return the variant for ``device``, which is the current one (None where there is none)."""
-    key = (-1 if device is None else device, metadata, renormalize)
+    key = (-1 if device is None else device, metadata, renormalize, early_dependents)
     routing = _compiled.get(key)
     if routing is None:
         with _lock:
             routing = _compiled.get(key)
             if routing is None:
-                routing = _compiled[key] = _compile(device, metadata, renormalize, "")
+                routing = _compile(device, metadata, renormalize, early_dependents, "")
+                _compiled[key] = routing
     return routing
 
 
-def _compile(device: int | None, metadata: bool, renormalize: bool, options: str) -> Routing:
+def _compile(
+    device: int | None, metadata: bool, renormalize: bool, early_dependents: bool, options: str
+) -> Routing:
+    build = functools.partial(compiler.build, metadata, renormalize, early_dependents=early_dependents)
     if device is None:
-        return Routing(compiler.build(metadata, renormalize, _WITHOUT_DEVICE, options), None)
+        return Routing(build(_WITHOUT_DEVICE, options), None)
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            f"a CUDA graph is being captured, and metadata={metadata}, renormalize={renormalize} is not yet "
-            f"compiled for cuda:{device}: call prepare(renormalize={renormalize}) before the capture"
+            f"a CUDA graph is being captured, and this variant is not yet compiled for cuda:{device}: "
+            f"call prepare(renormalize={renormalize}, early_dependents={early_dependents}) before the capture"
         )
     major, minor = torch.cuda.get_device_capability(device)
     arch = f"sm_{major}{minor}a"
     runs_here = compiler.parse_options(options).get("arch", arch) == arch
-    return Routing(compiler.build(metadata, renormalize, arch, options), device if runs_here else None)
+    return Routing(build(arch, options), device if runs_here else None)
 
 
 def _load(function: int) -> None:

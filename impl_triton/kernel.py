@@ -324,12 +324,14 @@ def permute(ids, picked, metadata, b, offset, count, tile):
 @gluon.jit
 def route_kernel(
     logits, bias, ids, weights, metadata, b, stride4, scale, offset, count, tile,
-    with_metadata: gl.constexpr, renormalize: gl.constexpr,
+    with_metadata: gl.constexpr, renormalize: gl.constexpr, early_dependents: gl.constexpr,
 ):  # fmt: skip
     """Route b tokens; `stride4` is the row stride of the logits in units of four elements, or 16 bytes.
 
     The bias is read before the wait for the preceding kernel, everything else is read and written after it.
     """
+    if early_dependents:
+        tl.extra.cuda.gdc_launch_dependents()
     token = gl.arange(0, TOKENS, gl.SliceLayout(1, ROWS))[:, None]
     expert = gl.arange(0, EXPERTS, gl.SliceLayout(0, ROWS))[None, :]
     correction = gl.load(bias + expert)

@@ -26,6 +26,7 @@ class Call:
     offset: int
     count: int
     tile: int
+    early_dependents: bool
 
 
 def check_route(
@@ -39,6 +40,7 @@ def check_route(
     local_expert_offset: Any,
     num_local_experts: Any,
     tile_n: Any,
+    early_dependents: Any,
     *,
     device_type: str,
 ) -> Call:
@@ -60,6 +62,8 @@ def check_route(
         None, or a contiguous int32 vector of at least ``metadata_size(tile_n)`` elements on 16 bytes.
     local_expert_offset, num_local_experts, tile_n
         Integers, looked at only with metadata: `check_range`, and tile in 1..256.
+    early_dependents
+        bool.
     device_type
         ``"cuda"`` or ``"cpu"``: where all the tensors must be, on one device; checked last.
 
@@ -99,7 +103,9 @@ def check_route(
 
     rounded = round_scale(scale)
     if renormalize is not True and renormalize is not False:
-        raise ValueError(f"renormalize must be a bool, not {shown(renormalize)}")
+        raise _no_bool("renormalize", renormalize)
+    if early_dependents is not True and early_dependents is not False:
+        raise _no_bool("early_dependents", early_dependents)
 
     if (
         (ids_begin < weights_end and weights_begin < ids_end)
@@ -138,7 +144,7 @@ def check_route(
         one_device = one_device and metadata_device == device
     if not one_device or _device_type(device) != device_type:
         raise _misplaced(device_type, logits=logits, bias=bias, ids=ids, weights=weights, metadata=metadata)
-    return Call(batch, rounded, renormalize, offset, count, tile)
+    return Call(batch, rounded, renormalize, offset, count, tile, early_dependents)
 
 
 def check_range(local_expert_offset: Any, num_local_experts: Any) -> tuple[int, int]:
@@ -168,12 +174,12 @@ def check_range(local_expert_offset: Any, num_local_experts: Any) -> tuple[int, 
     return offset, count
 
 
-def check_prepare(metadata: Any, renormalize: Any) -> None:
+def check_prepare(metadata: Any, renormalize: Any, early_dependents: Any) -> None:
     """Check the variant that `prepare` and the compile functions are asked for.
 
     Parameters
     ----------
-    metadata, renormalize
+    metadata, renormalize, early_dependents
         bool each.
 
     Raises
@@ -181,9 +187,10 @@ def check_prepare(metadata: Any, renormalize: Any) -> None:
     ValueError
         One of them is no bool.
     """
-    for name, value in (("metadata", metadata), ("renormalize", renormalize)):
+    variant = {"metadata": metadata, "renormalize": renormalize, "early_dependents": early_dependents}
+    for name, value in variant.items():
         if value is not True and value is not False:
-            raise ValueError(f"{name} must be a bool, not {shown(value)}")
+            raise _no_bool(name, value)
 
 
 @lru_cache(maxsize=64)
@@ -230,6 +237,10 @@ def _read_vector(metadata: Any, needed: int) -> tuple[int, int, Any]:
     if address % ALIGNMENT:
         raise _misaligned("metadata", address)
     return address, shape[0], device
+
+
+def _no_bool(name: str, value: object) -> ValueError:
+    return ValueError(f"{name} must be a bool, not {shown(value)}")
 
 
 def _wrong(name: str, what: str, rule: object, value: object) -> ValueError:

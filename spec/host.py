@@ -26,6 +26,7 @@ def route(
     local_expert_offset: int = 0,
     num_local_experts: int = 0,
     tile_n: int = 0,
+    early_dependents: bool = False,
 ) -> None:
     """Route b tokens on the CPU and write ids, weights and, where asked, the metadata (R1-R6, M1-M8).
 
@@ -41,6 +42,8 @@ def route(
         None, or an int32 CPU vector of at least ``metadata_size(tile_n)`` elements, written.
     local_expert_offset, num_local_experts, tile_n
         This rank's experts and the GEMM's token tile; looked at only with metadata.
+    early_dependents
+        bool, for kernels: no kernel runs here, and none waits for one.
 
     Raises
     ------
@@ -49,18 +52,20 @@ def route(
     """
     call = check_route(
         logits, bias, ids, weights, scale, renormalize, metadata,
-        local_expert_offset, num_local_experts, tile_n, device_type="cpu",
+        local_expert_offset, num_local_experts, tile_n, early_dependents, device_type="cpu",
     )  # fmt: skip
     routing = _routing(call.renormalize)
     routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
 
 
-def prepare(renormalize: bool = True) -> None:
-    """Check the argument; the NumPy routine needs no compilation."""
-    check_prepare(False, renormalize)
+def prepare(renormalize: bool = True, early_dependents: bool = False) -> None:
+    """Check the arguments; the NumPy routine needs no compilation."""
+    check_prepare(False, renormalize, early_dependents)
 
 
-def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Routing:
+def compile_routing(
+    metadata: bool, renormalize: bool, options: str = "", early_dependents: bool = False
+) -> Routing:
     """Return the NumPy routine of one variant.
 
     Parameters
@@ -69,6 +74,8 @@ def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Rou
         The variant.
     options
         This backend has none: the empty string.
+    early_dependents
+        bool; changes nothing here.
 
     Returns
     -------
@@ -78,17 +85,17 @@ def compile_routing(metadata: bool, renormalize: bool, options: str = "") -> Rou
     Raises
     ------
     ValueError
-        ``metadata`` or ``renormalize`` is no bool, or ``options`` is not empty.
+        ``metadata``, ``renormalize`` or ``early_dependents`` is no bool, or ``options`` is not empty.
     """
-    check_prepare(metadata, renormalize)
+    check_prepare(metadata, renormalize, early_dependents)
     if options != "":
         raise ValueError(f"options must be the empty string with the spec backend, not {options!r}")
     return _routing(renormalize)
 
 
-def compiled_routing(metadata: bool, renormalize: bool) -> Routing:
+def compiled_routing(metadata: bool, renormalize: bool, early_dependents: bool = False) -> Routing:
     """Return what `compile_routing` returns; there is nothing to cache."""
-    return compile_routing(metadata, renormalize)
+    return compile_routing(metadata, renormalize, early_dependents=early_dependents)
 
 
 def _routing(renormalize: bool) -> Routing:

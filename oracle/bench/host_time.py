@@ -66,7 +66,7 @@ def parts(point: Point) -> dict[Key, Callable[[], object]]:
 def check(*given: Any) -> object:
     """Check the arguments as `route` does, and do nothing with them."""
     padded = (*given, None, 0, 0, 0)[:10]
-    return check_route(*padded, device_type="cuda")
+    return check_route(*(*padded, False), device_type="cuda")
 
 
 def blocks(call: Callable[[], object], drain: Callable[[], None], size: int = BLOCK) -> list[float]:

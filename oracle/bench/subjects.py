@@ -4,7 +4,6 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from itertools import repeat
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from oracle.compare import PERMITTED, compare, expect
 from oracle.problem import I32, POISON_WORD, Batch, Outputs
 
 DEVICE: Final = "cuda"
-_EARLY: Final = "early_dependents"
 _BACKEND: Final = {"flashinfer": "flashinfer-logits"}
 
 
@@ -88,10 +86,7 @@ def unavailable(kernel: str) -> str | None:
     if kernel in floors.TEXTS:
         return backends.unavailable("torch", "cuda")
     name = EARLY.get(kernel, kernel)
-    reason = backends.unavailable(_BACKEND.get(name, name), "cuda")
-    if reason is None and kernel in EARLY and _EARLY not in signature(_host(name).route).parameters:
-        reason = f"its route has no {_EARLY}"
-    return reason
+    return backends.unavailable(_BACKEND.get(name, name), "cuda")
 
 
 def subject(point: Point) -> Subject:
@@ -115,7 +110,7 @@ def _in_a_row(call: Callable[[], object]) -> Callable[[int], None]:
 def _ours(point: Point) -> Subject:
     name = EARLY.get(point.kernel, point.kernel)
     host = _host(name)
-    options = {_EARLY: True} if point.kernel in EARLY else {}
+    options = {"early_dependents": True} if point.kernel in EARLY else {}
     host.prepare(True, **options)
     tensors = Tensors(point)
     call = partial(host.route, *arguments(point, tensors), **options)

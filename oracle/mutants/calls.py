@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from math import inf, nan
 from typing import Any, Final
 
@@ -161,11 +162,9 @@ def _number_rules() -> Iterator[tuple[str, Wrong]]:
             Wrong({"scale": value}, "scale must be a real number (not bool), not ", (repr(value),)),
         )
     values = (1, 0, None, "yes", np.True_, 1.0)
-    for value in values:
-        yield (
-            f"renormalize {value!r}",
-            Wrong({"renormalize": value}, "renormalize must be a bool, not ", (repr(value),)),
-        )
+    for name in ("renormalize", "early_dependents"):
+        for value in values:
+            yield f"{name} {value!r}", Wrong({name: value}, f"{name} must be a bool, not ", (repr(value),))
     for name in ("local_expert_offset", "num_local_experts", "tile_n"):
         values = (True, np.True_, 1.0, "1", None, Fraction(1))
         for value in values:
@@ -251,6 +250,10 @@ def right_calls() -> Iterator[tuple[Change, Change]]:
         yield change, {"tile": tile}
     yield {"metadata": None}, {"offset": 0, "count": 0, "tile": 0}
     yield {"metadata": None, "renormalize": False}, {"renormalize": False, "offset": 0, "count": 0, "tile": 0}
+    metadata: Change | None
+    for metadata, early in product(({}, None), (False, True)):
+        numbers = {} if metadata is not None else {"offset": 0, "count": 0, "tile": 0}
+        yield {"metadata": metadata, "early_dependents": early}, numbers
     strange = {"metadata": None, "local_expert_offset": "x", "num_local_experts": -1, "tile_n": None}
     yield strange, {"offset": 0, "count": 0, "tile": 0}
     yield {"ids": {"address": _BASES["ids"] + 4}, "weights": {"address": _BASES["weights"] + 12}}, {}

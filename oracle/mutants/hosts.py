@@ -4,13 +4,14 @@ import math
 import struct
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 from oracle.mutants.calls import TILE, TOKENS, Change, arguments, right_calls, wrong_calls
 from oracle.mutants.pretended import STREAM, Machine, in_threads
 from spec.layout import metadata_size
 
-_PREPARED: Final = [(False, True), (True, True)]
+_PREPARED: Final = [(False, True, False), (True, True, False)]
 
 
 class NoticedError(Exception):
@@ -59,7 +60,7 @@ def _right_calls_launch_what_they_say(machine: Machine) -> None:
         _must(host.route(**given) is None, "route returns something")
         _must(len(machine.launched) == before + 1, f"{len(machine.launched) - before} launches")
         _check_launch(machine.launched[-1], given, numbers, f"right call {number}")
-    _must(len(machine.built) == 4, f"{len(machine.built)} compilations of four variants")
+    _must(len(machine.built) == 6, f"{len(machine.built)} compilations of six variants")
 
 
 def _check_launch(launch: Change, given: Change, numbers: Change, where: str) -> None:
@@ -70,6 +71,7 @@ def _check_launch(launch: Change, given: Change, numbers: Change, where: str) ->
     right["variant"] = (
         given["metadata"] is not None,
         right.pop("renormalize", given.get("renormalize", True)),
+        given.get("early_dependents", False),
     )
     for name in ("logits", "bias", "ids", "weights", "metadata"):
         right[name] = None if given[name] is None else given[name].address
@@ -152,16 +154,17 @@ def _route_runs_on_the_device_of_its_tensors(machine: Machine) -> None:
             host.route(**given)
             _check_launch(machine.launched[-1], given, numbers, f"device {index}")
             _must(machine.current == 0, "the current device has changed")
-    _must([b[0] for b in machine.built] == [2, 2, 2, 0, 0, 0], f"compiled on {[b[0] for b in machine.built]}")
+    devices = [built.device for built in machine.built]
+    _must(devices == [2, 2, 2, 0, 0, 0], f"compiled on {devices}")
     arches = ["sm_103a"] * 3 + ["sm_90a"] * 3
-    _must([built[3] for built in machine.built] == arches, "compiled for another architecture")
+    _must([built.arch for built in machine.built] == arches, "compiled for another architecture")
 
 
 def _prepare_leaves_nothing_to_compile_or_load(machine: Machine) -> None:
     host = machine.host()
     _must(host.prepare() is None, "prepare returns something")
-    _must([tuple(built[1:3]) for built in machine.built] == _PREPARED, f"prepared {machine.built}")
-    _must({built[3] for built in machine.built} == {"sm_90a"}, "prepared for another architecture")
+    _must([built.variant for built in machine.built] == _PREPARED, f"prepared {machine.built}")
+    _must({built.arch for built in machine.built} == {"sm_90a"}, "prepared for another architecture")
     loaded, ran = len(machine.loaded), list(machine.launched)
     _must(loaded == 2 or [launch["variant"] for launch in ran] == _PREPARED, "a variant is not loaded")
     for launch in ran:
@@ -176,14 +179,18 @@ def _prepare_leaves_nothing_to_compile_or_load(machine: Machine) -> None:
     _must(len(machine.launched) == len(ran) + 2, "prepared variants are run again")
     machine.capturing = False
     host.prepare(False)
-    _must(
-        [tuple(b[1:3]) for b in machine.built[2:]] == [(False, False), (True, False)],
-        "prepare(False) differs",
-    )
+    host.prepare(True, True)
+    host.prepare(renormalize=False, early_dependents=True)
+    asked = [
+        (metadata, *two)
+        for two in ((False, False), (True, True), (False, True))
+        for metadata in (False, True)
+    ]
+    _must([built.variant for built in machine.built[2:]] == asked, f"prepared {machine.built[2:]}")
     machine.current = 1
     host.prepare(False)
-    _must([b[0] for b in machine.built[4:]] == [1, 1], "the other device is not prepared")
-    _must(machine.backend == "cute" or len(machine.loaded) == 6, "the other device is not loaded")
+    _must([built.device for built in machine.built[8:]] == [1, 1], "the other device is not prepared")
+    _must(machine.backend == "cute" or len(machine.loaded) == 10, "the other device is not loaded")
 
 
 def _check_scratch(launch: Change) -> None:
@@ -219,16 +226,16 @@ def _check_scratch(launch: Change) -> None:
 
 
 def _nothing_is_compiled_or_loaded_during_a_capture(machine: Machine) -> None:
-    asked: tuple[Callable[[Any], Any], ...] = (
-        lambda host: host.route(**_call()),
-        lambda host: host.prepare(),
-        lambda host: host.compile_routing(True, True),
-        lambda host: host.compiled_routing(True, True),
+    asked: tuple[Callable[[Any, bool, bool], Any], ...] = (
+        lambda host, sums, early: host.route(**_call(renormalize=sums, early_dependents=early)),
+        lambda host, sums, early: host.prepare(sums, early),
+        lambda host, sums, early: host.compile_routing(True, sums, early_dependents=early),
+        lambda host, sums, early: host.compiled_routing(True, sums, early),
     )
-    for ask in asked:
+    for ask, (sums, early) in product(asked, ((True, False), (False, True))):
         host = machine.host()
         machine.capturing = True
-        _captured(partial(ask, host))
+        _captured(partial(ask, host, sums, early), f"prepare(renormalize={sums}, early_dependents={early})")
         _must(
             not machine.built and not machine.launched and not machine.loaded,
             "something is compiled or launched",
@@ -239,18 +246,18 @@ def _nothing_is_compiled_or_loaded_during_a_capture(machine: Machine) -> None:
         host.compiled_routing(*variant)
     machine.capturing = True
     if not machine.loaded:
-        _captured(host.prepare)
+        _captured(host.prepare, "prepare(renormalize=True, early_dependents=False)")
     _must(not machine.launched, "prepare runs kernels during a capture")
     machine.capturing = False
     host.prepare()
     _must(bool(machine.loaded) or len(machine.launched) == 2, "prepare loads nothing after compiled_routing")
 
 
-def _captured(ask: Callable[[], Any]) -> None:
+def _captured(ask: Callable[[], Any], way_out: str) -> None:
     try:
         ask()
     except RuntimeError as error:
-        says = ("a CUDA graph is being captured", "call prepare(renormalize=True) before the capture")
+        says = ("a CUDA graph is being captured", f"call {way_out} before the capture")
         _must(all(part in str(error) for part in says), f"a capture is refused as: {error}")
     else:
         raise NoticedError("a capture is not refused")
@@ -262,7 +269,8 @@ def _a_variant_is_compiled_once(machine: Machine) -> None:
     _must(len(routings) == 8 and len(set(map(id, routings))) == 1, "threads get different routines")
     _must(len(machine.built) == 1, f"eight threads compile {len(machine.built)} times")
     _must(host.compiled_routing(True, False) is routings[0], "compiled anew")
-    _must(host.compiled_routing(False, False) is not routings[0], "two variants are one")
+    for other in ((False, False), (True, True), (True, False, True)):
+        _must(host.compiled_routing(*other) is not routings[0], f"{other} is another variant")
     in_threads(4, lambda: host.compile_routing(True, False))
     _must(
         machine.backend == "cute" or machine.most_at_once == 1, "the compiler is run by two threads at once"
@@ -283,27 +291,34 @@ def _compile_routing_compiles_anew_with_its_options(machine: Machine) -> None:
     first, second = host.compile_routing(True, False, options), host.compile_routing(True, False, options)
     _must(first is not second, "not compiled anew")
     host.compile_routing(False, True)
-    _must([tuple(b[1:3]) for b in machine.built] == [(True, False)] * 2 + [(False, True)], "another variant")
-    _must(all(b[3] == "sm_90a" for b in machine.built), "for another architecture")
+    host.compile_routing(False, True, early_dependents=True)
+    _must(
+        [built.variant for built in machine.built]
+        == [(True, False, False)] * 2 + [(False, True, False), (False, True, True)],
+        "another variant",
+    )
+    _must(all(built.arch == "sm_90a" for built in machine.built), "for another architecture")
     if cute:
-        _must(all("--enable-tvm-ffi" in b[4].split() for b in machine.built), "not by way of TVM FFI")
-        _must([options in b[4].split() for b in machine.built] == [True, True, False], "the options are lost")
+        words = [built.options.split() for built in machine.built]
+        _must(all("--enable-tvm-ffi" in given for given in words), "not by way of TVM FFI")
+        _must([options in given for given in words] == [True, True, False, False], "the options are lost")
         host.compile_routing(False, True, "--gpu-arch=sm_120a")
         _must(
-            machine.built[-1][4].count("--gpu-arch") == 1 and machine.built[-1][3] == "sm_120a",
+            machine.built[-1].options.count("--gpu-arch") == 1 and machine.built[-1].arch == "sm_120a",
             "two architectures",
         )
         machine.no_object = True
         _must(callable(host.compile_routing(True, True)), "nothing to call where TVM FFI has none")
         machine.no_object = False
     else:
-        _must([b[4] for b in machine.built] == [options, options, ""], "the options are lost")
+        given_options = [built.options for built in machine.built]
+        _must(given_options == [options, options, "", ""], "the options are lost")
     given = _call()
     first(*(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE)
     _check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compile_routing")
     machine.current = 2
     host.compile_routing(True, True)
-    _must(machine.built[-1][3] == "sm_103a", "not for the current device")
+    _must(machine.built[-1].arch == "sm_103a", "not for the current device")
 
 
 def _a_variant_is_named_by_bools(machine: Machine) -> None:
@@ -321,6 +336,10 @@ def _a_variant_is_named_by_bools(machine: Machine) -> None:
             _not_bool(partial(function, metadata, renormalize), text)
     for wrong in (1, None, "yes"):
         _not_bool(partial(host.prepare, wrong), f"renormalize must be a bool, not {wrong!r}")
+        text = f"early_dependents must be a bool, not {wrong!r}"
+        for function in (host.prepare, host.compile_routing, host.compiled_routing):
+            needed = (True,) if function is host.prepare else (True, True)
+            _not_bool(partial(function, *needed, early_dependents=wrong), text)
     _must(len(machine.built) == built and not machine.launched, "something is compiled or launched")
 
 
@@ -340,9 +359,9 @@ def _without_a_device_it_compiles_for_sm_90a(machine: Machine) -> None:
         host.prepare(False)
         _must(host.compiled_routing(True, False) is host.compiled_routing(True, False), "compiled anew")
         host.compile_routing(True, True)
-        variants = [(False, False), (True, False), (True, True)]
-        _must([tuple(b[1:3]) for b in machine.built] == variants, f"compiled {machine.built}")
-        _must([b[3] for b in machine.built] == ["sm_90a"] * 3, "not for sm_90a")
+        variants = [(False, False, False), (True, False, False), (True, True, False)]
+        _must([built.variant for built in machine.built] == variants, f"compiled {machine.built}")
+        _must([built.arch for built in machine.built] == ["sm_90a"] * 3, "not for sm_90a")
         _must(not machine.launched and not machine.loaded, "loaded without a device")
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 STREAM: Final = 7000
 _FUNCTION: Final = 1234
@@ -41,12 +41,21 @@ class Tensor:
         raise AttributeError(f"a pretended tensor has no {name}")
 
 
+class Built(NamedTuple):
+    """One compilation: the current device, (metadata, renormalize, early_dependents), and what it is for."""
+
+    device: int
+    variant: tuple[bool, bool, bool]
+    arch: str | None
+    options: str
+
+
 @dataclass
 class Machine:
     """The current device, and what happened.
 
     built
-        (current device, metadata, renormalize, architecture, options) of every compilation.
+        Every compilation.
     launched
         The device, the variant and the arguments by name of every launch.
     loaded, scratch
@@ -61,7 +70,7 @@ class Machine:
     capturing: bool | None = False
     load_status: int = 0
     no_object: bool = False
-    built: list[tuple[Any, ...]] = field(default_factory=list)
+    built: list[Built] = field(default_factory=list)
     launched: list[dict[str, Any]] = field(default_factory=list)
     loaded: list[int] = field(default_factory=list)
     scratch: list[str] = field(default_factory=list)
@@ -126,11 +135,14 @@ class Machine:
         self.loaded.append(int(function))
         return self.load_status
 
-    def _compile_cute(self, metadata: bool, renormalize: bool, options: str) -> Any:
+    def _compile_cute(
+        self, metadata: bool, renormalize: bool, options: str, early_dependents: bool = False
+    ) -> Any:
         time.sleep(0.01)  # long enough for another thread to arrive
         words = options.replace("=", " ").split()
         arch = words[words.index("--gpu-arch") + 1] if "--gpu-arch" in words else None
-        self.built.append((self.current, metadata, renormalize, arch, options))
+        variant = (metadata, renormalize, early_dependents)
+        self.built.append(Built(self.current, variant, arch, options))
 
         def launch(*arguments: Any) -> None:
             names = ("logits", "bias", "ids", "weights", "metadata", "scale", "offset", "count", "tile")
@@ -138,7 +150,7 @@ class Machine:
             logits = given["logits"]
             # The compiled function takes the stream of the tensors' device; the current one must be it too.
             given |= {"b": logits.shape[0], "row_stride": logits.stride(0), "stream": STREAM + _index(logits)}
-            self._record(self.current, metadata, renormalize, given)
+            self._record(self.current, variant, given)
 
         def compiled(*arguments: Any) -> None:
             launch(*arguments)
@@ -146,12 +158,20 @@ class Machine:
         compiled.__tvm_ffi_object__ = lambda: None if self.no_object else launch  # type: ignore[attr-defined]
         return compiled
 
-    def _build_triton(self, metadata: bool, renormalize: bool, arch: str, options: str = "") -> Any:
+    def _build_triton(
+        self,
+        metadata: bool,
+        renormalize: bool,
+        arch: str,
+        options: str = "",
+        early_dependents: bool = False,
+    ) -> Any:
         self.compiling += 1
         self.most_at_once = max(self.most_at_once, self.compiling)
         time.sleep(0.01)
         self.compiling -= 1
-        self.built.append((self.current, metadata, renormalize, arch, options))
+        variant = (metadata, renormalize, early_dependents)
+        self.built.append(Built(self.current, variant, arch, options))
 
         def run(*arguments: Any) -> None:
             grid_and_more = arguments[:9]
@@ -160,25 +180,26 @@ class Machine:
                 raise TypeError(f"launched as {grid_and_more}")
             names = (
                 "logits", "bias", "ids", "weights", "metadata", "b", "stride4", "scale", "offset", "count",
-                "tile", "with_metadata", "renormalize",
+                "tile", "with_metadata", "renormalize", "early_dependents",
             )  # fmt: skip
             given = dict(zip(names, arguments[9:], strict=True))
-            if (given.pop("with_metadata"), given.pop("renormalize")) != (None, None):
+            constants = ("with_metadata", "renormalize", "early_dependents")
+            if any(given.pop(name) is not None for name in constants):
                 raise TypeError("compile-time arguments are passed")
             given["row_stride"] = 4 * given.pop("stride4")
             given["stream"] = stream
-            self._record(self.current, metadata, renormalize, given)
+            self._record(self.current, variant, given)
 
         return SimpleNamespace(
             run=run, function=_FUNCTION, packed_metadata="packed", asm={"ptx": ""}, built=len(self.built)
         )
 
-    def _record(self, device: int, metadata: bool, renormalize: bool, given: dict[str, Any]) -> None:
+    def _record(self, device: int, variant: tuple[bool, ...], given: dict[str, Any]) -> None:
         for name in ("logits", "bias", "ids", "weights", "metadata"):
             if hasattr(given[name], "data_ptr"):
                 given[f"{name}_tensor"] = given[name]
                 given[name] = given[name].data_ptr()
-        self.launched.append({"device": device, "variant": (metadata, renormalize), **given})
+        self.launched.append({"device": device, "variant": variant, **given})
 
 
 _ORIGINALS: Final[dict[str, Any]] = {}

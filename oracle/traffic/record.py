@@ -134,10 +134,11 @@ def recorded(route: Route, backend: str, environment: Mapping[str, str] = os.env
         local_expert_offset: int = 0,
         num_local_experts: int = 0,
         tile_n: int = 0,
+        early_dependents: bool = False,
     ) -> None:
         arguments = (
             logits, bias, ids, weights, scale, renormalize, metadata,
-            local_expert_offset, num_local_experts, tile_n,
+            local_expert_offset, num_local_experts, tile_n, early_dependents,
         )  # fmt: skip
         before = recorder.before(arguments)
         route(*arguments)

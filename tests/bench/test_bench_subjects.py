@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import spec.host
-from oracle import backends, ptxsim
+from oracle import ptxsim
 from oracle.bench import floors, kernels, subjects
 from oracle.bench.points import BATCHES, INPUTS, TILES, Point, points, problem
 from oracle.problem import POISON_WORD
@@ -53,13 +53,6 @@ def test_early_dependents_are_asked_for_and_the_bits_are_the_same(pretended, clo
     assert checked(made, clock()) == 0
     assert host.prepared == [(True, {"early_dependents": True})]
     assert set(given) == {True}
-
-
-def test_a_route_without_early_dependents_is_told(monkeypatch):
-    monkeypatch.setattr(backends, "unavailable", lambda name, device: None)
-    pretend_host(monkeypatch, "cute", spec.host.route)
-    assert subjects.unavailable("cute") is None
-    assert subjects.unavailable("cute-early") == "its route has no early_dependents"
 
 
 @pytest.mark.parametrize("field", ["ids", "weights", "metadata"])

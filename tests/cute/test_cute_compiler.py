@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from impl_cute import compiler
+from oracle import inspection
 
 CITIZEN = """
 import os, sys
@@ -59,6 +60,18 @@ def test_options_reach_the_compiler_and_line_information_changes_no_instruction(
     assert "\t.loc" not in plain.ptx
     assert "\t.loc" in traced.ptx
     assert instructions(plain.ptx) == instructions(traced.ptx)
+
+
+@pytest.mark.parametrize("metadata", [False, True], ids=["plain", "metadata"])
+def test_early_dependents_launches_them_before_anything_and_changes_nothing_else(metadata):
+    late, early = (compiler.compile_kernel(metadata, True, early_dependents=e) for e in (False, True))
+    opcodes = [[i.opcode for i in inspection.ptx_listing(c.ptx, c.entry)] for c in (late, early)]
+    launches = "griddepcontrol.launch_dependents"
+    memory = ("ld.global", "st.", "ld.shared", "griddepcontrol.wait", "bar.", "red.")
+    before = opcodes[1][: opcodes[1].index(launches)]
+    assert not [opcode for opcode in before if opcode.startswith(memory)]
+    opcodes[1].remove(launches)
+    assert opcodes[1] == opcodes[0]
 
 
 @pytest.mark.parametrize(

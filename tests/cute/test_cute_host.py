@@ -32,14 +32,15 @@ class Machine:
         self.current, self.capturing = 0, False
         self.compiled, self.launched = [], []
 
-    def compile(self, metadata, renormalize, options):
+    def compile(self, metadata, renormalize, options, early_dependents):
         time.sleep(0.02)  # long enough for another thread to arrive
-        self.compiled.append((self.current, metadata, renormalize, options))
+        variant = (metadata, renormalize, early_dependents)
+        self.compiled.append((self.current, variant, options))
         machine = self
 
         class Built:
             def __tvm_ffi_object__(self):
-                return lambda *arguments: machine.launched.append((metadata, renormalize, *arguments))
+                return lambda *arguments: machine.launched.append((variant, *arguments))
 
         return Built()
 
@@ -91,14 +92,21 @@ def test_route_hands_tensors_and_checked_numbers_to_the_variant(machine):
     made = call()
     host.route(**made, renormalize=False)
     tensors = [made[name] for name in ("logits", "bias", "ids", "weights", "metadata")]
-    assert machine.launched == [(True, False, *tensors, 2.5, 64, 32, 8)]
+    assert machine.launched == [((True, False, False), *tensors, 2.5, 64, 32, 8)]
 
 
 def test_route_without_metadata_looks_at_no_range_and_takes_the_plain_variant(machine):
     made = call()
     tensors = [made[name] for name in ("logits", "bias", "ids", "weights")]
     host.route(*tensors, 1e39, local_expert_offset="none", num_local_experts=None, tile_n=-1)
-    assert machine.launched == [(False, True, *tensors, None, float("inf"), 0, 0, 0)]
+    assert machine.launched == [((False, True, False), *tensors, None, float("inf"), 0, 0, 0)]
+
+
+def test_early_dependents_is_a_variant_of_its_own(machine):
+    for early in (True, False, True):
+        host.route(**call(), early_dependents=early)
+    assert [variant for variant, *_ in machine.launched] == [(True, True, e) for e in (True, False, True)]
+    assert [variant for _, variant, _ in machine.compiled] == [(True, True, True), (True, True, False)]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +119,7 @@ def test_route_without_metadata_looks_at_no_range_and_takes_the_plain_variant(ma
         ("weights", OnCuda(torch.zeros(3, 8), index=1)),
         ("scale", True),
         ("renormalize", None),
+        ("early_dependents", 1),
         ("metadata", OnCuda(torch.zeros(8, dtype=torch.int32))),
         ("local_expert_offset", 256),
         ("num_local_experts", 0),
@@ -118,7 +127,8 @@ def test_route_without_metadata_looks_at_no_range_and_takes_the_plain_variant(ma
     ],
     ids=[
         "nine-rows", "on-the-cpu", "strided-bias", "int64-ids", "weights-on-another-device", "bool-scale",
-        "renormalize-none", "short-metadata", "offset-past-the-experts", "no-local-experts", "tile-of-257",
+        "renormalize-none", "early-dependents-1", "short-metadata", "offset-past-the-experts",
+        "no-local-experts", "tile-of-257",
     ],
 )  # fmt: skip
 def test_a_wrong_argument_is_named_and_nothing_is_compiled_launched_or_written(machine, name, value):
@@ -166,13 +176,21 @@ def test_eight_threads_at_once_compile_a_variant_once(machine):
 def test_prepare_compiles_and_runs_both_variants_once_and_a_capture_then_needs_neither(machine, scratch):
     host.prepare()
     host.prepare(renormalize=True)
-    assert [variant for _, *variant, _ in machine.compiled] == [[False, True], [True, True]]
-    assert [launch[:2] for launch in machine.launched] == [(False, True), (True, True)]
+    both = [(False, True, False), (True, True, False)]
+    assert [variant for _, variant, _ in machine.compiled] == both
+    assert [variant for variant, *_ in machine.launched] == both
     machine.capturing = True
     host.prepare()
     host.route(**call())
     assert len(machine.compiled) == 2
     assert len(machine.launched) == 3
+
+
+def test_prepare_makes_the_pair_of_variants_that_it_is_asked_for(machine, scratch):
+    host.prepare(False, early_dependents=True)
+    pair = [(False, False, True), (True, False, True)]
+    assert [variant for _, variant, _ in machine.compiled] == pair
+    assert [variant for variant, *_ in machine.launched] == pair
 
 
 def test_prepare_runs_on_tensors_that_the_contract_allows(machine, scratch):
@@ -182,9 +200,9 @@ def test_prepare_runs_on_tensors_that_the_contract_allows(machine, scratch):
         host.prepare()
     finally:
         torch.set_default_dtype(before)
-    for metadata, renormalize, *tensors, buffer, scale, offset, count, tile in machine.launched:
+    for (metadata, renormalize, _), *tensors, buffer, scale, offset, count, tile in machine.launched:
         on_cuda = [OnCuda(tensor) for tensor in tensors]
-        checked = (scale, renormalize, OnCuda(buffer) if metadata else None, offset, count, tile)
+        checked = (scale, renormalize, OnCuda(buffer) if metadata else None, offset, count, tile, False)
         check_route(*on_cuda, *checked, device_type="cuda")
     assert len(machine.launched) == 2
 
@@ -192,16 +210,16 @@ def test_prepare_runs_on_tensors_that_the_contract_allows(machine, scratch):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda: host.route(**call()),
-        lambda: host.prepare(),
-        lambda: host.compile_routing(False, True),
-        lambda: host.compiled_routing(False, True),
+        lambda: host.route(**call(), early_dependents=True),
+        lambda: host.prepare(True, True),
+        lambda: host.compile_routing(False, True, early_dependents=True),
+        lambda: host.compiled_routing(False, True, True),
     ],
     ids=["route", "prepare", "compile_routing", "compiled_routing"],
 )
 def test_compiling_during_a_capture_is_refused_and_prepare_is_named(machine, function):
     machine.capturing = True
-    with pytest.raises(RuntimeError, match=r"prepare\(renormalize=True\)"):
+    with pytest.raises(RuntimeError, match=r"prepare\(renormalize=True, early_dependents=True\)"):
         function()
     assert machine.compiled == machine.launched == []
 
@@ -236,6 +254,8 @@ def test_a_variant_that_is_no_bool_is_refused(machine, function, metadata, renor
 def test_prepare_refuses_what_is_no_bool(machine):
     with pytest.raises(ValueError, match="renormalize"):
         host.prepare(1)
+    with pytest.raises(ValueError, match="early_dependents must be a bool, not 0"):
+        host.prepare(True, 0)
     assert machine.compiled == []
 
 

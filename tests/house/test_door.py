@@ -1,6 +1,8 @@
 """The door: which backend the environment gets, and that nothing asked for is silently replaced."""
 
 import ast
+import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -56,8 +58,10 @@ def test_spec_backend_routes_cpu_tensors():
         logits[1, 200] = 1
         ids, weights = torch.empty(2, 8, dtype=torch.int32), torch.empty(2, 8)
         metadata = torch.full((door.metadata_size(8),), -7, dtype=torch.int32)
-        door.prepare()
-        door.route(logits, torch.zeros(256), ids, weights, 1.0, True, metadata, 0, 256, 8)
+        door.prepare(early_dependents=True)
+        door.route(
+            logits, torch.zeros(256), ids, weights, 1.0, True, metadata, 0, 256, 8, early_dependents=True
+        )
         print(door.backend, ids[0].tolist(), ids[1].tolist(), metadata[:2].tolist())
         """,
         "spec",
@@ -112,6 +116,15 @@ def test_the_door_names_no_backend_in_an_import():
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert modules - set(sys.stdlib_module_names) == {"spec.layout"}
+
+
+@pytest.mark.parametrize("function", ["route", "prepare", "compile_routing", "compiled_routing"])
+def test_every_backend_takes_the_same_arguments(function):
+    hosts = [importlib.import_module(name) for name in ("impl_cute.host", "impl_triton.host", "spec.host")]
+    takes = [inspect.signature(getattr(host, function)).parameters.values() for host in hosts]
+    named = [[(each.name, each.default, each.kind) for each in parameters] for parameters in takes]
+    assert named[0] == named[1] == named[2]
+    assert named[0][-1][:2] == ("early_dependents", False)
 
 
 def test_spec_backend_writes_nothing_before_everything_is_read():

@@ -1,6 +1,8 @@
 """Recording: what `route` was given and what it wrote, and no effect on the call."""
 
 import contextlib
+import functools
+import inspect
 import logging
 import os
 import subprocess
@@ -102,6 +104,22 @@ def test_a_call_outside_the_contract_says_what_it_always_says_and_is_not_recorde
     with pytest.raises(ValueError, match="logits must be a strided tensor"):
         made(None, None, None, None, 1.0)
     call(function=made)
+    recorder.flush()
+    assert [len(arrays["call"]) for arrays, _ in read(tmp_path)] == [1]
+
+
+def test_every_argument_of_route_passes_through(tmp_path):
+    made, recorder = recording(tmp_path)
+    takes = [
+        [(each.name, each.default) for each in inspect.signature(f, follow_wrapped=False).parameters.values()]
+        for f in (made, route)
+    ]
+    assert takes[0] == takes[1]
+    given = []
+    recorder_of = recorded(lambda *arguments: given.append(arguments), "spec", {FOLDER: str(tmp_path)})
+    recorder_of(*range(len(takes[1])))
+    assert given == [tuple(range(len(takes[1])))]
+    call(function=functools.partial(made, early_dependents=True))
     recorder.flush()
     assert [len(arrays["call"]) for arrays, _ in read(tmp_path)] == [1]
 

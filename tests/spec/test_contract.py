@@ -86,6 +86,7 @@ def arguments(batch=3, device=CPU, **change):
     }
     given = {
         "scale": 1.0, "renormalize": True, "local_expert_offset": 0, "num_local_experts": 256, "tile_n": 8,
+        "early_dependents": False,
     }  # fmt: skip
     for name, properties in tensors.items():
         given[name] = block.tensor(**{"at": PLACES[name], "device": device, **properties})
@@ -155,9 +156,10 @@ RULES = {
         f"scale-{type(value).__name__}": ({"scale": value}, "scale must be a real number")
         for value in (True, None, "1.0", 1j, Decimal(1), [1.0], np.ones(1, np.float32), np.True_)
     },
-    # renormalize
+    # renormalize and early_dependents
     **{
-        f"renormalize-{type(value).__name__}": ({"renormalize": value}, "renormalize must be a bool")
+        f"{name}-{type(value).__name__}": ({name: value}, f"{name} must be a bool")
+        for name in ("renormalize", "early_dependents")
         for value in (1, None, "yes", np.True_, 1.0)
     },
     # metadata
@@ -306,11 +308,20 @@ def test_route_writes_ids_weights_and_metadata_only():
 
 @pytest.mark.parametrize("value", [1, None, "True", np.True_], ids=repr)
 def test_prepare_takes_bools_only(value):
-    contract.check_prepare(True, False)
+    contract.check_prepare(True, False, True)
     with pytest.raises(ValueError, match="renormalize must be a bool"):
-        contract.check_prepare(False, value)
+        contract.check_prepare(False, value, True)
     with pytest.raises(ValueError, match="metadata must be a bool"):
-        contract.check_prepare(value, True)
+        contract.check_prepare(value, True, True)
+    with pytest.raises(ValueError, match="early_dependents must be a bool"):
+        contract.check_prepare(True, True, value)
+    for wrong in ({"renormalize": value}, {"early_dependents": value}):
+        with pytest.raises(ValueError, match="must be a bool"):
+            host.prepare(**wrong)
+        with pytest.raises(ValueError, match="must be a bool"):
+            host.compile_routing(**{"metadata": False, "renormalize": True} | wrong)
+        with pytest.raises(ValueError, match="must be a bool"):
+            host.compiled_routing(**{"metadata": False, "renormalize": True} | wrong)
 
 
 def test_python_o_changes_none_of_it():

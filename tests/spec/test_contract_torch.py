@@ -21,6 +21,7 @@ def arguments(batch: int = 2) -> dict:
         "local_expert_offset": 0,
         "num_local_experts": 256,
         "tile_n": 8,
+        "early_dependents": False,
     }
 
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from impl_triton import compiler, host
+from oracle import inspection
 
 
 def test_compiling_imports_no_torch():
@@ -35,6 +36,18 @@ def test_every_argument_of_a_call_is_a_parameter_and_none_a_constant(metadata):
     numbers = ["u32", "u64", "f32", "u32", "u32", "u32"]
     scratch = ["u64", "u64"]
     assert kinds == pointers + numbers + scratch
+
+
+@pytest.mark.parametrize("metadata", [False, True], ids=["plain", "metadata"])
+def test_early_dependents_launches_them_before_anything_and_changes_nothing_else(metadata):
+    late, early = (compiler.compile_kernel(metadata, True, early_dependents=e) for e in (False, True))
+    opcodes = [[i.opcode for i in inspection.ptx_listing(c.ptx, c.entry)] for c in (late, early)]
+    launches = "griddepcontrol.launch_dependents"
+    memory = ("ld.global", "st.", "ld.shared", "griddepcontrol.wait", "bar.", "red.")
+    before = opcodes[1][: opcodes[1].index(launches)]
+    assert not [opcode for opcode in before if opcode.startswith(memory)]
+    opcodes[1].remove(launches)
+    assert sorted(opcodes[1]) == sorted(opcodes[0])
 
 
 def test_an_architecture_in_the_options_wins():

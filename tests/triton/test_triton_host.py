@@ -29,9 +29,9 @@ class Machine:
         self.device, self.capturing = 0, False
         self.built, self.loaded, self.launches = [], [], []
 
-    def build(self, metadata, renormalize, arch, options=""):
+    def build(self, metadata, renormalize, arch, options="", early_dependents=False):
         time.sleep(0.02)  # long enough for a second thread to come by
-        self.built.append((self.device, metadata, renormalize, arch, options))
+        self.built.append((self.device, (metadata, renormalize, early_dependents), arch, options))
         return SimpleNamespace(run=self.run, function=FUNCTION, packed_metadata="packed")
 
     def run(self, *arguments):
@@ -88,9 +88,16 @@ def test_route_launches_one_program_with_the_addresses_and_numbers_of_the_call(m
     names = ("logits", "bias", "ids", "weights", "metadata")
     assert launched(machine) == {name: call[name].data_ptr() for name in names} | {
         "b": 3, "stride4": 256, "scale": 2.5, "offset": 64, "count": 32, "tile": 8,
-        "with_metadata": None, "renormalize": None,
+        "with_metadata": None, "renormalize": None, "early_dependents": None,
     }  # fmt: skip
-    assert machine.built == [(0, True, True, "sm_90a", "")]
+    assert machine.built == [(0, (True, True, False), "sm_90a", "")]
+
+
+def test_early_dependents_is_a_variant_of_its_own(machine):
+    for early in (True, False, True):
+        host.route(**arguments(), early_dependents=early)
+    assert [variant for _, variant, _, _ in machine.built] == [(True, True, True), (True, True, False)]
+    assert len(machine.launches) == 3
 
 
 def test_route_without_metadata_takes_the_plain_variant(machine):
@@ -99,13 +106,13 @@ def test_route_without_metadata_takes_the_plain_variant(machine):
     values = launched(machine)
     assert values["metadata"] is None
     assert str(values["scale"]) == "-0.0"
-    assert machine.built == [(0, False, False, "sm_90a", "")]
+    assert machine.built == [(0, (False, False, False), "sm_90a", "")]
 
 
 def test_route_runs_on_the_device_of_its_tensors_and_leaves_the_current_one(machine):
     host.route(**arguments(index=1))
     assert [device for device, _ in machine.launches] == [1]
-    assert machine.built == [(1, True, True, "sm_103a", "")]
+    assert machine.built == [(1, (True, True, False), "sm_103a", "")]
     assert machine.device == 0
     host.route(**arguments(index=0))
     assert [device for device, _ in machine.launches] == [1, 0]
@@ -121,6 +128,7 @@ def test_route_runs_on_the_device_of_its_tensors_and_leaves_the_current_one(mach
         ("weights", OnCuda(torch.zeros(3, 16)[:, ::2])),
         ("scale", "2.5"),
         ("renormalize", 1),
+        ("early_dependents", None),
         ("metadata", OnCuda(torch.zeros(metadata_size(8) - 1, dtype=torch.int32))),
         ("local_expert_offset", -1),
         ("num_local_experts", 0),
@@ -140,11 +148,17 @@ def test_a_wrong_argument_is_named_and_nothing_is_compiled_launched_or_written(m
 def test_prepare_compiles_and_loads_both_variants_and_route_does_neither_after_it(machine):
     host.prepare()
     assert machine.loaded == [FUNCTION] * 2
-    assert machine.built == [(0, False, True, "sm_90a", ""), (0, True, True, "sm_90a", "")]
+    assert machine.built == [(0, (metadata, True, False), "sm_90a", "") for metadata in (False, True)]
     host.prepare(True)
     for tokens, tile, row_stride in ((1, 1, 256), (8, 256, 1 << 20), (2, 16, 260)):
         host.route(**arguments(tokens, tile, row_stride=row_stride))
     assert len(machine.built) == len(machine.loaded) == 2
+
+
+def test_prepare_makes_the_pair_of_variants_that_it_is_asked_for(machine):
+    host.prepare(False, early_dependents=True)
+    assert [variant for _, variant, _, _ in machine.built] == [(False, False, True), (True, False, True)]
+    assert len(machine.loaded) == 2
 
 
 def test_eight_threads_at_once_compile_a_variant_once(machine):
@@ -167,16 +181,16 @@ def test_eight_threads_at_once_compile_a_variant_once(machine):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: host.route(**arguments()),
-        lambda: host.prepare(),
-        lambda: host.compile_routing(True, True),
-        lambda: host.compiled_routing(True, True),
+        lambda: host.route(**arguments(), early_dependents=True),
+        lambda: host.prepare(True, True),
+        lambda: host.compile_routing(True, True, early_dependents=True),
+        lambda: host.compiled_routing(True, True, True),
     ],
     ids=["route", "prepare", "compile_routing", "compiled_routing"],
 )
 def test_compiling_during_a_capture_is_refused_with_the_way_out(machine, call):
     machine.capturing = True
-    with pytest.raises(RuntimeError, match=r"prepare\(renormalize=True\)"):
+    with pytest.raises(RuntimeError, match=r"prepare\(renormalize=True, early_dependents=True\)"):
         call()
     assert machine.built == machine.launches == []
 
@@ -191,7 +205,7 @@ def test_a_prepared_variant_can_be_captured(machine):
 def test_compile_routing_compiles_anew_with_its_options(machine):
     first, second = (host.compile_routing(False, True, "maxnreg=64") for _ in range(2))
     assert first is not second
-    assert machine.built == [(0, False, True, "sm_90a", "maxnreg=64")] * 2
+    assert machine.built == [(0, (False, True, False), "sm_90a", "maxnreg=64")] * 2
 
 
 def test_a_variant_for_another_architecture_is_compiled_and_not_loaded(machine):
@@ -209,4 +223,6 @@ def test_a_variant_that_is_no_bool_is_refused(machine, function, variant):
         function(*variant)
     with pytest.raises(ValueError, match="renormalize must be a bool"):
         host.prepare(1)
+    with pytest.raises(ValueError, match="early_dependents must be a bool, not 0"):
+        host.prepare(True, 0)
     assert machine.built == []
