@@ -24,7 +24,10 @@ _ARITHMETIC: Final = (
     "abs",
     "sqrt",
 )
-_PERMITTED: Final = ("add.rn.f32", "mul.rn.f32", "ex2.approx.f32", "div.full.f32")
+_PERMITTED: Final = {
+    "cute": ("add.rn.f32", "mul.rn.f32", "ex2.approx.f32", "div.full.f32"),
+    "triton": ("add.rn.f32", "mul.rn.f32", "ex2.approx.ftz.f32", "rcp.approx.ftz.f32"),
+}
 _THREADS: Final = 256
 
 
@@ -49,8 +52,9 @@ def fault(backend: str, compiled: Compiled, arch: str = "sm_90a") -> str | None:
         return "A1, A2: a product or sum that may be contracted"
     for instruction in listing:
         opcode = instruction.opcode
-        if opcode.endswith(".f32") and opcode.split(".")[0] in _ARITHMETIC and opcode not in _PERMITTED:
-            return f"A1-A4: {opcode}"
+        arithmetic = opcode.endswith(".f32") and opcode.split(".")[0] in _ARITHMETIC
+        if arithmetic and opcode not in _PERMITTED[backend]:
+            return f"A1-A6: {opcode}"
     if inspection.launches_dependents(listing):
         return "dependents are launched early"
     accesses = inspection.ptx_accesses(listing, compiled.ptx, compiled.entry)
