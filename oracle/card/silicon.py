@@ -23,7 +23,7 @@ from oracle.card.snippets import (
 )
 from oracle.card.snippets_together import specials
 
-HEADER: Final = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEADER: Final = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 LAUNCHES: Final = 6
 """Launches of a form's kernel: 6 * 256 operand sets."""
 

@@ -304,11 +304,14 @@ def build(name: str, signature: Sequence[str], kind: str, entry: str) -> Snippet
     KeyError
         No frame fits the form.
     """
+    from oracle.card import snippets_cluster as clusters
     from oracle.card import snippets_together as together
 
     frame = _Frame()
     head = name.split(".")[0]
-    if head == "ld":
+    if special := clusters.frame_of(name):
+        special(frame, name)
+    elif head == "ld":
         _load(frame, name)
     elif head == "st":
         _store(frame, name)

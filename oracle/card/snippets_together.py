@@ -184,9 +184,9 @@ def _address(frame: Frame, name: str) -> None:
         frame.add(f"st.global.b32 [%out], {word};", f"{name} {turned}, %out;")
         frame.add(f"ld{'.global' if '.to.' in name else ''}.b32 {back}, [{turned}];")
     else:
-        room = f"{space}_room"
+        room = f"{space.partition('::')[0]}_room"
         frame.add(f"mov.u64 {address}, {room};")
-        if space == "shared":
+        if space.startswith("shared"):
             frame.add(f"mul.wide.u32 {turned}, %thread, {SLOT};", f"add.s64 {address}, {address}, {turned};")
         frame.add(f"cvta.{space}.u64 {turned}, {address};", f"st.b32 [{turned}], {word};")
         if ".to." in name:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from oracle.ptxsim.lanes import Index
+from oracle.ptxsim.geometry import Index
 
 Array = npt.NDArray[Any]
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oracle.ptxsim.lanes import WARP, Index, Lanes, lanes_of
+from oracle.ptxsim.geometry import WARP, Index
+from oracle.ptxsim.lanes import Lanes, lanes_of
 from oracle.ptxsim.machine import Machine
 
 Array = npt.NDArray[Any]

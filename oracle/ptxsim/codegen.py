@@ -30,6 +30,7 @@ GLOBALS: dict[str, object] = {
     "collective": collective,
     "select": alu.select,
     "full": np.full,
+    "one": np.uint32(1),
     "minimum": np.minimum,
     "maximum": np.maximum,
     "absolute": np.abs,

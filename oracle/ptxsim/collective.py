@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.alu import popc
-from oracle.ptxsim.lanes import WARP
+from oracle.ptxsim.geometry import WARP
 
 Array = npt.NDArray[Any]
 

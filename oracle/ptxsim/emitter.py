@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from oracle.ptxsim.errors import PtxError
-from oracle.ptxsim.parser import WIDTHS
+from oracle.ptxsim.operands import WIDTHS
 from oracle.ptxsim.syntax import (
     Address,
     Immediate,

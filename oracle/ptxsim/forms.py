@@ -1,8 +1,8 @@
 """The instruction table: one entry per opcode with modifiers: its operands, and who emits it.
 
 A form's ``kind`` says what the scheduler must know of it: ``value`` (operands to results, nothing else),
-``memory``, ``collective`` (a rendezvous of a warp's lanes), ``barrier`` (of a CTA's threads), ``branch``,
-``exit`` or ``effect``.
+``memory``, ``collective`` (a rendezvous of a warp's lanes), ``barrier`` (of a CTA's threads), ``cluster`` (a
+barrier of a cluster's), ``phase`` (of an mbarrier, to wait for), ``branch``, ``exit`` or ``effect``.
 """
 
 import itertools
@@ -63,6 +63,7 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
     "x": (Register, Immediate, Special, Symbol),
     "p": (Register, Negated, Immediate),
     "m": (Address,),
+    "n": (Sink,),
     "l": (Symbol,),
 }
 
@@ -77,8 +78,9 @@ class Form:
         The opcode with every modifier that matters.
     signature
         One letter per operand: ``d`` destination, ``q`` destination with an optional ``|p``, ``s`` source,
-        ``x`` source or special register or symbol, ``p`` predicate source, ``m`` address, ``l`` label,
-        ``D<n>`` and ``S<n>`` vectors of n destinations or sources; ``?`` after it: may be left out.
+        ``x`` source or special register or symbol, ``p`` predicate source, ``m`` address, ``n`` nothing but
+        the sink ``_``, ``l`` label, ``D<n>`` and ``S<n>`` vectors of n destinations or sources; ``?`` after
+        it: may be left out.
     kind
         See the module's docstring.
     pure

@@ -1,122 +1,13 @@
-"""Which threads run: a set of lanes, and how their part of a full-width array is taken and put back.
-
-A tile is some launches side by side; each CTA takes ``pitch`` lanes (its threads, rounded up to whole warps).
-"""
+"""Which threads run: a set of lanes, and how their part of a full-width array is taken and put back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Index = npt.NDArray[np.intp]
-
-WARP = 32
+from oracle.ptxsim.geometry import WARP, Array, Geometry, Index
 
 LANES, WARPS, CTAS = 0, 1, 2
 """What a `Lanes` is made of: single lanes, whole warps, whole CTAs."""
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """The shape of a tile: launches, CTAs of each, threads of each CTA; also as arrays over lanes."""
-
-    launches: int
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    ctas_per_launch: int = field(init=False)
-    threads: int = field(init=False)
-    pitch: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        threads = self.block[0] * self.block[1] * self.block[2]
-        object.__setattr__(self, "ctas_per_launch", self.grid[0] * self.grid[1] * self.grid[2])
-        object.__setattr__(self, "threads", threads)
-        object.__setattr__(self, "pitch", -(-threads // WARP) * WARP)
-
-    @property
-    def ctas(self) -> int:
-        """CTAs of the tile."""
-        return self.launches * self.ctas_per_launch
-
-    @property
-    def size(self) -> int:
-        """Lanes of the tile."""
-        return self.ctas * self.pitch
-
-    @property
-    def whole(self) -> bool:
-        """Whether every lane is a thread."""
-        return self.pitch == self.threads
-
-    @cached_property
-    def lane(self) -> Index:
-        """0..size-1."""
-        return np.arange(self.size, dtype=np.intp)
-
-    @cached_property
-    def cta(self) -> Index:
-        """The CTA of each lane, in the tile."""
-        return self.lane // self.pitch
-
-    @cached_property
-    def launch(self) -> Index:
-        """The launch of each lane, in the tile."""
-        return self.lane // (self.pitch * self.ctas_per_launch)
-
-    @cached_property
-    def thread(self) -> Index:
-        """The thread of each lane in its launch: CTA times pitch, plus the thread in the CTA."""
-        return self.lane % (self.pitch * self.ctas_per_launch)
-
-    @cached_property
-    def exists(self) -> Array:
-        """Whether each lane is a thread: False for the padding of the last warp."""
-        return self.lane % self.pitch < self.threads
-
-    def thread_in_grid(self, lane: int) -> int:
-        """Return a lane's thread in its launch, without padding: CTA times block size, plus thread."""
-        cta, thread = divmod(int(self.thread[lane]), self.pitch)
-        return cta * self.threads + thread
-
-    def special(self, name: str, lane: Index) -> npt.NDArray[np.uint32]:
-        """Return special register ``name`` (without ``%``) of the given lanes."""
-        base, _, axis = name.partition(".")
-        thread = lane % self.pitch
-        block = lane // self.pitch % self.ctas_per_launch
-        if base in ("tid", "ctaid"):
-            number, extent = (thread, self.block) if base == "tid" else (block, self.grid)
-            parts = {
-                "x": number % extent[0],
-                "y": number // extent[0] % extent[1],
-                "z": number // (extent[0] * extent[1]),
-            }
-            return parts[axis].astype(np.uint32)
-        if base in ("ntid", "nctaid"):
-            return np.full(
-                lane.shape, (self.block if base == "ntid" else self.grid)["xyz".index(axis)], np.uint32
-            )
-        within = (thread % WARP).astype(np.uint32)
-        one = np.uint32(1) << within
-        return {
-            "laneid": within,
-            "warpid": (thread // WARP).astype(np.uint32),
-            "nwarpid": np.full(lane.shape, self.pitch // WARP, np.uint32),
-            "lanemask_eq": one,
-            "lanemask_lt": one - np.uint32(1),
-            "lanemask_le": one | (one - np.uint32(1)),
-            "lanemask_gt": ~(one | (one - np.uint32(1))),
-            "lanemask_ge": ~(one - np.uint32(1)),
-        }[base]
-
-
-@lru_cache(maxsize=16)
-def geometry_of(launches: int, grid: tuple[int, int, int], block: tuple[int, int, int]) -> Geometry:
-    """Return the one geometry of a shape: its arrays are worth keeping between tiles."""
-    return Geometry(launches, grid, block)
 
 
 class Lanes:

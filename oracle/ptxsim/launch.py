@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.errors import SimulationError
-from oracle.ptxsim.lanes import geometry_of
+from oracle.ptxsim.geometry import geometry_of
 from oracle.ptxsim.machine import Machine
 from oracle.ptxsim.memory import Memory
 from oracle.ptxsim.orders import order_of
@@ -24,6 +24,9 @@ LANES_AT_ONCE: Final = 16384
 
 BUDGET: Final = 1_000_000
 """Instructions a tile may issue before its kernel counts as endless."""
+
+CLUSTER: Final = 8
+"""CTAs of a cluster that every card allows."""
 
 _CODES: "WeakKeyDictionary[Program, Code]" = WeakKeyDictionary()
 
@@ -44,6 +47,7 @@ def launch(
     block: int | tuple[int, ...],
     *,
     grid: int | tuple[int, ...] = 1,
+    cluster: int | tuple[int, ...] | None = None,
     dynamic_shared: int = 0,
     schedule: int = 0,
     instruction_budget: int = BUDGET,
@@ -62,6 +66,8 @@ def launch(
         size]``.
     block, grid
         Threads of a CTA (1..1024) and CTAs of a launch, up to three axes.
+    cluster
+        CTAs of a cluster (1..8), by axis a divisor of ``grid``; ``None``: what the program says, or one.
     dynamic_shared
         Bytes of dynamic shared memory.
     schedule
@@ -83,8 +89,10 @@ def launch(
     threads = math.prod(shape_block)
     if threads > 1024:
         raise ValueError(f"block has {threads} threads, more than 1024")
-    if program.block is not None and _shape("block", program.block) != shape_block:
-        raise ValueError(f"{program.name} is for blocks of {program.block} threads, not {block!r}")
+    if program.bounds.block is not None and _shape("block", program.bounds.block) != shape_block:
+        raise ValueError(f"{program.name} is for blocks of {program.bounds.block} threads, not {block!r}")
+    shape_cluster = _cluster(program, cluster, shape_grid)
+    explicit = cluster is not None or program.bounds.cluster is not None
     packed = _pack(program, memory.launches, params)
     code = _CODES.get(program)
     if code is None:
@@ -93,7 +101,7 @@ def launch(
     step = max(1, lanes_at_once // (pitch * math.prod(shape_grid)))
 
     def make(first: int, last: int) -> Machine:
-        geometry = geometry_of(last - first, shape_grid, shape_block)
+        geometry = geometry_of(last - first, shape_grid, shape_block, shape_cluster, explicit)
         order, buffers = order_of(geometry, schedule), list(memory.part(first, last))
         return Machine(program, geometry, order, buffers, packed[first:last], dynamic_shared, first)
 
@@ -123,6 +131,25 @@ def _shape(name: str, value: int | tuple[int, ...]) -> tuple[int, int, int]:
         raise ValueError(f"{name} must be one to three positive numbers, not {value!r}")
     x, y, z = (*axes, 1, 1)[:3]
     return x, y, z
+
+
+def _cluster(
+    program: Program, cluster: int | tuple[int, ...] | None, grid: tuple[int, int, int]
+) -> tuple[int, int, int]:
+    """Return the shape of a cluster, which must fit the program and the grid."""
+    bounds = program.bounds
+    if cluster is None and bounds.explicit and bounds.cluster is None:
+        raise ValueError(f"{program.name} is launched with a size of its clusters (.explicitcluster)")
+    shape = _shape("cluster", bounds.cluster or 1 if cluster is None else cluster)
+    if bounds.cluster is not None and _shape("cluster", bounds.cluster) != shape:
+        raise ValueError(f"{program.name} is for clusters of {bounds.cluster} CTAs, not {cluster!r}")
+    count = math.prod(shape)
+    most = min(CLUSTER, bounds.max_rank or CLUSTER)
+    if count > most:
+        raise ValueError(f"a cluster has {count} CTAs, more than {most}")
+    if any(whole % part for whole, part in zip(grid, shape, strict=True)):
+        raise ValueError(f"clusters of {shape} do not fill a grid of {grid}")
+    return shape
 
 
 def _pack(program: Program, launches: int, params: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.access import Fault
-from oracle.ptxsim.lanes import Geometry, Index, Lanes
+from oracle.ptxsim.geometry import Geometry, Index
+from oracle.ptxsim.lanes import Lanes
 
 Array = npt.NDArray[Any]
 

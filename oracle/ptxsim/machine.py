@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.collective import OutsideMaskError
-from oracle.ptxsim.lanes import LANES, WARP, Geometry, Index, Lanes, lanes_of
-from oracle.ptxsim.tile import Tile
+from oracle.ptxsim.distributed import Distributed
+from oracle.ptxsim.geometry import WARP, Geometry, Index
+from oracle.ptxsim.lanes import LANES, Lanes, lanes_of
 
 Array = npt.NDArray[Any]
 Collective = Callable[..., tuple[Array, ...]]
@@ -31,7 +32,7 @@ class CtaLanes:
         return np.arange(self.n) // self.geometry.ctas_per_launch
 
 
-class Machine(Tile):
+class Machine(Distributed):
     """A tile with parameters, what lanes do together, and the rest."""
 
     # Parameters.

@@ -133,6 +133,10 @@ def wait(e: Emitter, i: Instruction) -> None:
 
 @form("griddepcontrol.launch_dependents", "", "effect")
 @form("membar.{level:cta,gl,sys}", "", "effect")
-@form("fence.{order:sc,acq_rel}.{level:cta,cluster,gpu,sys}", "", "effect")
+@form("fence{order:,.sc,.acq_rel,.acquire,.release}.{level:cta,cluster,gpu,sys}", "", "effect")
+@form("fence.proxy.{kind:alias,async}", "", "effect")
+@form("fence.proxy.async.{kind:global,shared::cta,shared::cluster}", "", "effect")
+@form("fence{proxy:,.proxy.async::generic}.acquire.sync_restrict::shared::cluster.cluster", "", "effect")
+@form("fence{proxy:,.proxy.async::generic}.release.sync_restrict::shared::cta.cluster", "", "effect")
 def nothing(e: Emitter, i: Instruction, **parts: str) -> None:
     """Nothing that one launch could observe: a fence without a barrier orders no other thread here."""

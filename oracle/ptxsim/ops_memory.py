@@ -2,12 +2,16 @@
 
 from oracle.ptxsim.emitter import DTYPES, Emitter, code_of, default_home, width_of
 from oracle.ptxsim.forms import form
-from oracle.ptxsim.parser import WIDTHS
+from oracle.ptxsim.operands import WIDTHS
 from oracle.ptxsim.syntax import Address, Instruction, Operand, Register, Sink, Vector
 
-_ADDRESS = {"global": "u8", "shared": "u4", "local": "u8", "generic": "u8", "param": "u8"}
+_ADDRESS = {"global": "u8", "shared": "u4", "cluster": "u4", "local": "u8", "generic": "u8", "param": "u8"}
 _TYPES = "b8,u8,s8,b16,u16,s16,b32,u32,s32,f32,b64,u64,s64,f64"
+_QUAD_TYPES = "b8,u8,s8,b16,u16,s16,b32,u32,s32,f32"
 _VECTOR_TYPES = "b8,u8,s8,b16,u16,s16,b32,u32,s32,f32,b64,u64,s64,f64"
+
+
+_SPACES = {"": "generic", ".shared::cta": "shared", ".shared::cluster": "cluster", ".global.nc": "global"}
 
 
 def _items(operand: Operand) -> list[Operand]:
@@ -15,7 +19,7 @@ def _items(operand: Operand) -> list[Operand]:
 
 
 def _space(name: str) -> str:
-    return {"": "generic", ".shared::cta": "shared", ".global.nc": "global"}.get(name, name[1:])
+    return _SPACES.get(name, name[1:])
 
 
 def _load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
@@ -50,17 +54,13 @@ def load_param(e: Emitter, i: Instruction, kind: str) -> None:
         e.extended(target, code, f"M.parameter({e.index}, G, {offset + k * WIDTHS[kind]}, {code!r})")
 
 
-@form("ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.{kind:" + _TYPES + "}", "d m", "memory")
-@form(
-    "ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.v2.{kind:" + _VECTOR_TYPES + "}",
-    "D2 m",
-    "memory",
-)
-@form(
-    "ld{space:.global,.global.nc,.shared,.shared::cta,.local,}.v4.{kind:b8,u8,s8,b16,u16,s16,b32,u32,s32,f32}",
-    "D4 m",
-    "memory",
-)
+_LOADED = "ld{space:.global,.global.nc,.shared,.shared::cta,.shared::cluster,.local,}"
+_STORED = "st{space:.global,.shared,.shared::cta,.shared::cluster,.local,}"
+
+
+@form(_LOADED + ".{kind:" + _TYPES + "}", "d m", "memory")
+@form(_LOADED + ".v2.{kind:" + _VECTOR_TYPES + "}", "D2 m", "memory")
+@form(_LOADED + ".v4.{kind:" + _QUAD_TYPES + "}", "D4 m", "memory")
 @form("ld{space:.global,.global.nc}.v4.{kind:b64,u64,s64,f64}", "D4 m", "memory")
 @form("ld{space:.global,.global.nc}.v8.{kind:b32,u32,s32,f32}", "D8 m", "memory")
 def load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
@@ -68,13 +68,9 @@ def load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
     _load(e, i, space, kind)
 
 
-@form("st{space:.global,.shared,.shared::cta,.local,}.{kind:" + _TYPES + "}", "m s", "memory")
-@form("st{space:.global,.shared,.shared::cta,.local,}.v2.{kind:" + _VECTOR_TYPES + "}", "m S2", "memory")
-@form(
-    "st{space:.global,.shared,.shared::cta,.local,}.v4.{kind:b8,u8,s8,b16,u16,s16,b32,u32,s32,f32}",
-    "m S4",
-    "memory",
-)
+@form(_STORED + ".{kind:" + _TYPES + "}", "m s", "memory")
+@form(_STORED + ".v2.{kind:" + _VECTOR_TYPES + "}", "m S2", "memory")
+@form(_STORED + ".v4.{kind:" + _QUAD_TYPES + "}", "m S4", "memory")
 @form("st{space:.global}.v4.{kind:b64,u64,s64,f64}", "m S4", "memory")
 @form("st{space:.global}.v8.{kind:b32,u32,s32,f32}", "m S8", "memory")
 def store(e: Emitter, i: Instruction, space: str, kind: str) -> None:
@@ -87,7 +83,7 @@ def store(e: Emitter, i: Instruction, space: str, kind: str) -> None:
     e.lines.append(f"M.store_{space}({e.index}, {lanes}, {base}, {offset}, 'u{size}', ({values},))")
 
 
-_ATOMICS = "{space:.global,.shared,.shared::cta,}"
+_ATOMICS = "{space:.global,.shared,.shared::cta,.shared::cluster,}"
 
 
 @form("atom" + _ATOMICS + ".{name:add}.{kind:u32,s32,u64}", "d m s", "memory")
@@ -163,6 +159,8 @@ def store_matrix(e: Emitter, i: Instruction, count: str, trans: str, space: str)
 
 def narrowest(opcode: str) -> dict[str, int]:
     """Return the bytes of the narrowest access that an opcode makes to each space it may touch."""
+    if opcode.startswith("mbarrier."):
+        return {"shared": 8}
     if not opcode.startswith(("ld", "st", "atom", "red.")):
         return {}
     if "matrix" in opcode:

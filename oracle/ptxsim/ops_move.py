@@ -2,7 +2,7 @@
 
 from oracle.ptxsim.emitter import Emitter, code_of, encode, width_of
 from oracle.ptxsim.forms import form
-from oracle.ptxsim.parser import WIDTHS
+from oracle.ptxsim.operands import WIDTHS
 from oracle.ptxsim.syntax import (
     Immediate,
     Instruction,
@@ -84,7 +84,7 @@ def unpack(e: Emitter, i: Instruction, kind: str, count: str) -> None:
             e.target(item, f"u{part}", f"{shifted}.astype('u{part}')")
 
 
-@form("cvta.{way:,to.}{space:global,shared,local,const,param}.u64", "d x")
+@form("cvta.{way:,to.}{space:global,shared,shared::cta,shared::cluster,local,const,param}.u64", "d x")
 def convert_address(e: Emitter, i: Instruction, way: str, space: str) -> None:
     """Address of a state space to a generic one (plain) or back (``to``)."""
     base = e.constant(Immediate(e.symbols[f"window:{space}"]), "u8")

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from oracle.ptxsim.lanes import WARP, Geometry, Index
+from oracle.ptxsim.geometry import WARP, Geometry, Index
 
 PRIORITIES: Final = 3
 

@@ -1,12 +1,15 @@
 """Reads PTX text: one entry becomes a `Kernel`. Of debug directives only ``.loc`` counts."""
 
 import re
-import struct
+from dataclasses import replace
 
+from oracle.ptxsim.declarations import launch_bounds, parse_params, parse_variable
 from oracle.ptxsim.errors import PtxError
 from oracle.ptxsim.lexer import Statement, statements
+from oracle.ptxsim.operands import WIDTHS, parse_immediate, split_offset, split_operands
 from oracle.ptxsim.syntax import (
     Address,
+    Bounds,
     Guard,
     Immediate,
     Instruction,
@@ -23,60 +26,37 @@ from oracle.ptxsim.syntax import (
     Vector,
 )
 
-WIDTHS = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {
-    "f16x2": 4,
-    "bf16": 2,
-    "b128": 16,
-}
-"""Bytes of each PTX data type."""
-
 _ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)\s*(?:\((.*)\))?(.*)", re.DOTALL)
-_PARAM = re.compile(
-    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?"
-    r"([\w$]+)(?:\[(\d+)\])?$"
-)
-_VARIABLE = re.compile(
-    r"((?:\.(?:visible|extern|weak|common)\s+)*)\.(shared|global|const|local)\s+"
-    r"(?:\.attribute\([^)]*\)\s+)?(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$%]+)"
-    r"((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
-    re.DOTALL,
-)
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")
 _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:]+)*")
-_FLOAT_BITS = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
-_INTEGER = re.compile(r"[-+~]?\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
-_DECIMAL = re.compile(r"[-+]?\d*\.\d*(?:[eE][-+]?\d+)?$|[-+]?\d+[eE][-+]?\d+$")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"([^"]*)"\s+)?"([^"]*)"', re.MULTILINE)
 _LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*\binlined_at\s+(\d+)\s+(\d+)\s+\d+)?")
 _NUMBERED = re.compile(r"(.*?)(\d+)$")
 _SPECIALS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
+    + [
+        f"%{name}.{axis}"
+        for name in ("cluster_ctaid", "cluster_nctaid", "clusterid", "nclusterid")
+        for axis in "xyz"
+    ]
+    + ["%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster"]
     + ["%laneid", "%warpid", "%nwarpid"]
     + [f"%lanemask_{which}" for which in ("eq", "le", "lt", "ge", "gt")]
-)
-_IGNORED_ENTRY_DIRECTIVES = frozenset(
-    [
-        "reqntid",
-        "maxntid",
-        "minnctapersm",
-        "maxnreg",
-        "maxnctapersm",
-        "noreturn",
-        "blocksareclusters",
-        "reqnctapercluster",
-        "explicitcluster",
-        "maxclusterrank",
-    ]
 )
 
 
 class _Scope:
-    """The names of one ``{ }``: registers by name, and register ranges by prefix."""
+    """The names of one ``{ }``: registers by name, register ranges by prefix, variables, labels.
 
-    def __init__(self) -> None:
+    ``start`` is the first instruction.
+    """
+
+    def __init__(self, start: int = 0) -> None:
         self.registers: dict[str, Register] = {}
         self.ranges: dict[str, tuple[int, str]] = {}
         self.symbols: dict[str, str] = {}
+        self.labels: dict[str, int] = {}
+        self.start = start
 
 
 class _Body:
@@ -142,11 +122,26 @@ class _Body:
         )
 
     def label(self, statement: Statement) -> None:
-        """Record a label; one in an inner scope hides its namesakes outside and is unknown there."""
+        """Record a label of the innermost scope."""
         name = statement.text.rstrip(":").strip()
-        if name in self.labels:
+        if name in self.scopes[-1].labels:
             raise PtxError("a label is defined twice", statement.line, statement.text)
-        self.labels[name] = len(self.instructions)
+        self.scopes[-1].labels[name] = len(self.instructions)
+
+    def open(self) -> None:
+        """Enter a scope."""
+        self.scopes.append(_Scope(len(self.instructions)))
+
+    def close(self) -> None:
+        """Leave a scope: its labels hide their namesakes outside and are unknown there."""
+        scope = self.scopes.pop()
+        for name, index in scope.labels.items():
+            unique = f"{name}@{len(self.labels)}" if self.scopes else name
+            self.labels[unique] = index
+            for k in range(scope.start, len(self.instructions)) if self.scopes else ():
+                found = self.instructions[k]
+                if found.opcode.startswith("bra") and found.operands == (Symbol(name),):
+                    self.instructions[k] = replace(found, operands=(Symbol(unique),))
 
     def locate(self, statement: Statement) -> None:
         """``.loc``: where the following instructions come from, and if inlined, where that was called."""
@@ -217,80 +212,6 @@ class _Body:
         return Address(base, offset)
 
 
-def split_operands(text: str) -> list[str]:
-    """Split at the commas that are outside brackets and braces."""
-    pieces, depth, start = [], 0, 0
-    for i, character in enumerate(text):
-        if character in "[{(":
-            depth += 1
-        elif character in "]})":
-            depth -= 1
-        elif character == "," and depth == 0:
-            pieces.append(text[start:i].strip())
-            start = i + 1
-    pieces.append(text[start:].strip())
-    return pieces
-
-
-def split_offset(text: str) -> tuple[str, int]:
-    """Split ``name+8`` or ``name+-8`` into the name and the integer."""
-    match = re.match(r"(.+?)\s*\+?\s*((?<=[\s+])?-?\s*(?:0[xX][0-9a-fA-F]+|\d+))$", text)
-    if match and re.search(r"[+-]\s*" + re.escape(match[2].lstrip("- ")) + "$", text):
-        immediate = parse_immediate(match[2].replace(" ", ""))
-        if immediate is not None:
-            return match[1].strip(), immediate.bits
-    return text, 0
-
-
-def parse_immediate(text: str) -> Immediate | None:
-    """Parse an integer, ``0f``/``0d`` bits or a decimal float; ``None`` for anything else."""
-    if match := _FLOAT_BITS.match(text):
-        return Immediate(int(match[1], 16), "f32") if match[1] else Immediate(int(match[2], 16), "f64")
-    if match := _INTEGER.match(text):
-        digits = match[1]
-        octal = len(digits) > 1 and digits.isdigit() and digits.startswith("0")
-        value = int(digits, 8) if octal else int(digits, 0)
-        return Immediate(-value if text.startswith("-") else ~value if text.startswith("~") else value)
-    if _DECIMAL.match(text) and any(c.isdigit() for c in text):
-        return Immediate(int(struct.unpack("<Q", struct.pack("<d", float(text)))[0]), "f64")
-    return None
-
-
-def parse_variable(statement: Statement) -> Variable:
-    """Parse a ``.shared``, ``.global``, ``.const`` or ``.local`` declaration."""
-    match = _VARIABLE.match(statement.text)
-    if not match or match[4] not in WIDTHS:
-        raise PtxError("an unknown declaration", statement.line, statement.text)
-    width = WIDTHS[match[4]]
-    count = 1
-    for extent in re.findall(r"\[(\d*)\]", match[6]):
-        count *= int(extent or 0)
-    data = None
-    if match[7] is not None:
-        values = [parse_immediate(item) for item in split_operands(match[7].strip().strip("{}").strip())]
-        if any(value is None for value in values):
-            raise PtxError("an initialiser that is not a list of numbers", statement.line, statement.text)
-        packed = b"".join(
-            (value.bits & ((1 << 8 * width) - 1)).to_bytes(width, "little") for value in values if value
-        )
-        data = packed.ljust(width * count, b"\0")
-    elif match[2] in ("global", "const"):
-        data = bytes(width * count)
-    return Variable(match[2], match[5], width * count, int(match[3] or width), "extern" in match[1], data)
-
-
-def parse_params(text: str, line: int) -> tuple[Param, ...]:
-    """Parse the parameter list between the parentheses of an entry."""
-    params = []
-    for piece in split_operands(text) if text.strip() else []:
-        match = _PARAM.match(" ".join(piece.split()))
-        if not match or match[2] not in WIDTHS:
-            raise PtxError("an unknown parameter", line, piece)
-        width = WIDTHS[match[2]]
-        params.append(Param(match[3], width * int(match[4] or 1), int(match[1] or width)))
-    return tuple(params)
-
-
 def parse_kernel(text: str, entry: str) -> Kernel:
     """Parse one entry of a PTX module.
 
@@ -313,7 +234,7 @@ def parse_kernel(text: str, entry: str) -> Kernel:
         for number, folder, path in _FILE.findall(text)
     }
     target, body, depth, found = "", None, 0, []
-    kernel: tuple[str, tuple[Param, ...], _Body, tuple[int, ...] | None] | None = None
+    kernel: tuple[str, tuple[Param, ...], _Body, Bounds] | None = None
     for statement in statements(text):
         if depth == 0:
             if statement.kind == "directive":
@@ -324,30 +245,25 @@ def parse_kernel(text: str, entry: str) -> Kernel:
                 match = _ENTRY.match(statement.text)
                 if match:
                     found.append(match[1])
-                    unknown = set(re.findall(r"\.(\w+)", match[3])) - _IGNORED_ENTRY_DIRECTIVES
                     if entry in ("", match[1]) and kernel is None:
-                        if unknown:
-                            raise PtxError(
-                                f"unknown directives {sorted(unknown)}", statement.line, statement.text
-                            )
+                        bounds = launch_bounds(match[3], statement)
                         params = parse_params(match[2] or "", statement.line)
                         body = _Body(variables, params, files)
-                        block = re.search(r"\.reqntid\s+(\d+(?:\s*,\s*\d+)*)", match[3])
-                        threads = tuple(int(axis) for axis in block[1].split(",")) if block else None
-                        kernel = match[1], params, body, threads
+                        kernel = match[1], params, body, bounds
             elif statement.kind == "code" and not statement.text.startswith(".pragma"):
                 variables.append(parse_variable(statement))
         if statement.kind == "open":
             depth += 1
         elif statement.kind == "close":
             depth -= 1
-            if depth == 0:
+            if depth == 0 and body is not None:
+                body.close()
                 body = None
         if body is not None:
             _body_statement(body, statement, depth)
     if kernel is None:
         raise PtxError(f"no entry {entry!r} among {found}")
-    name, params, parsed, threads = kernel
+    name, params, parsed, bounds = kernel
     return Kernel(
         name,
         params,
@@ -356,15 +272,15 @@ def parse_kernel(text: str, entry: str) -> Kernel:
         tuple(parsed.instructions),
         parsed.labels,
         target,
-        threads,
+        bounds,
     )
 
 
 def _body_statement(body: _Body, statement: Statement, depth: int) -> None:
     if statement.kind == "open" and depth > 1:
-        body.scopes.append(_Scope())
+        body.open()
     elif statement.kind == "close":
-        body.scopes.pop()
+        body.close()
     elif statement.kind == "directive":
         body.locate(statement)
     elif statement.kind == "label":

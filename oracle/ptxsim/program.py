@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from oracle.ptxsim import ops_collective, ops_float, ops_integer, ops_memory, ops_move
+from oracle.ptxsim import ops_cluster, ops_collective, ops_float, ops_integer, ops_memory, ops_move
 from oracle.ptxsim.codegen import fold
 from oracle.ptxsim.emitter import Emitter, default_home
 from oracle.ptxsim.errors import PtxError
@@ -34,7 +34,7 @@ from oracle.ptxsim.syntax import (
 )
 from oracle.ptxsim.webs import split_registers
 
-MODULES: Final = (ops_integer, ops_float, ops_move, ops_memory, ops_collective)
+MODULES: Final = (ops_integer, ops_float, ops_move, ops_memory, ops_collective, ops_cluster)
 """Importing these fills the instruction table."""
 
 SHARED_START: Final = 1024
@@ -57,14 +57,14 @@ class Program:
         The entry and the architecture in the text.
     params
         The parameters, in order.
-    block
-        The threads of a CTA that the text requires (``.reqntid``), or ``None``.
+    bounds
+        What the text says of how it is launched.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.name, self.target, self.params = kernel.name, kernel.target, kernel.params
-        self.block = kernel.block
+        self.bounds = kernel.bounds
         self.code: tuple[Instruction, ...] = kernel.instructions
         self.forms: tuple[Form, ...] = tuple(lookup(instruction) for instruction in self.code)
         if not self.code:
@@ -79,10 +79,16 @@ class Program:
         self._classify()
         self.homes = self._choose_homes()
 
+    @cached_property
+    def clustered(self) -> bool:
+        """Whether anything here concerns clusters or mbarriers."""
+        return any(ops_cluster.concerns(instruction.opcode) for instruction in self.code)
+
     def _lay_out(self) -> None:
         """Give every parameter and variable an address."""
         symbols = {f"window:{space}": base for space, base in WINDOWS.items()}
         symbols["window:param"] = 0
+        symbols["window:shared::cta"] = symbols["window:shared::cluster"] = WINDOWS["shared"]
         offset = 0
         self.param_offsets: list[int] = []
         for param in self.kernel.params:
@@ -309,6 +315,8 @@ class Program:
     def waits(self, index: int, level: int) -> bool:
         """Return whether lanes at ``level`` must ask the scheduler before instruction ``index``."""
         kind = self.forms[index].kind
+        if kind in ("cluster", "phase"):
+            return True
         if kind == "collective":
             return level == LANES or index not in self.simple
         return kind == "barrier" and (level < CTAS or index not in self.simple)

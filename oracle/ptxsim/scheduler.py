@@ -11,9 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.barriers import Barriers
+from oracle.ptxsim.cluster_barriers import ClusterBarriers
 from oracle.ptxsim.codegen import Run, Segment, prologue, segment, single
+from oracle.ptxsim.deadlocks import deadlock
 from oracle.ptxsim.emitter import DTYPES
-from oracle.ptxsim.lanes import LANES, WARP, Geometry, Index, Lanes, lanes_of
+from oracle.ptxsim.geometry import WARP, Geometry, Index
+from oracle.ptxsim.lanes import LANES, Lanes, lanes_of
 from oracle.ptxsim.machine import CtaLanes, Machine
 from oracle.ptxsim.ops_collective import FULL_MASK
 from oracle.ptxsim.orders import PRIORITIES
@@ -90,6 +93,9 @@ class Scheduler:
         self.registers = code.registers(machine)
         self.alive = self.geometry.exists.copy()
         self.barriers = Barriers(machine, self.alive)
+        self.clusters = ClusterBarriers(machine, self.alive) if self.program.clustered else None
+        self._parked: list[tuple[int, Lanes]] = []
+        self._completions = 0
         self._ready: dict[tuple[int, int], list[Lanes]] = {}
         self._order: list[tuple[int, int]] = []
         self._meeting: dict[int, list[Lanes]] = {}
@@ -102,8 +108,14 @@ class Scheduler:
         while self._order:
             key = heapq.heappop(self._order)
             self._run(*key, self._union(self._ready.pop(key)))
-        if self._meeting or self.barriers.waiting:
-            self._deadlock()
+            if self._parked:
+                self._wake()
+        waiting = [(index, part) for index, parts in self._meeting.items() for part in parts]
+        waiting += self.barriers.waiting_lanes() + self._parked
+        if self.clusters:
+            waiting += self.clusters.waiting_lanes()
+        if waiting:
+            raise deadlock(self.machine, waiting, self._operand, self.clusters)
 
     def _run(self, priority: int, start: int, lanes: Lanes) -> None:
         found = self.code.segment(start, lanes)
@@ -168,6 +180,11 @@ class Scheduler:
         self.alive[lanes.index] = False
         for pc, released in self.barriers.complete():
             self._add(pc, released)
+        if self.clusters:
+            living = np.bincount(self.geometry.cta[self.alive], minlength=self.geometry.ctas)
+            self.machine.leave(np.flatnonzero(living == 0))
+            for pc, released in self.clusters.left():
+                self._add(pc, released)
 
     # Rendezvous.
 
@@ -181,7 +198,16 @@ class Scheduler:
                 if not held.any():
                     return
                 lanes = self._part(lanes, held)
-        if self.program.forms[index].kind == "barrier":
+        kind = self.program.forms[index].kind
+        if kind == "cluster":
+            assert self.clusters
+            for pc, released in self.clusters.come(index, lanes):
+                self._add(pc, released)
+            return
+        if kind == "phase":
+            self._test(index, lanes)
+            return
+        if kind == "barrier":
             operands = [self._operand(operand, lanes) for operand in self.program.code[index].operands]
             for pc, released in self.barriers.arrive(index, lanes, operands):
                 self._add(pc, released)
@@ -206,6 +232,29 @@ class Scheduler:
         met = lanes_of(self.geometry, index_of_all[ready])
         self._together(index, met)
         self._add(index + 1, met)
+
+    def _test(self, index: int, lanes: Lanes) -> None:
+        """Let lanes go on whose mbarrier's phase is complete, and park the others."""
+        self._together(index, lanes)
+        done = self.machine.tested
+        some = int(np.count_nonzero(done))
+        if some:
+            self._add(index + 1, self._part(lanes, done))
+        if some < lanes.n:
+            self._parked.append((index, self._part(lanes, ~done)))
+
+    def _wake(self) -> None:
+        """Test again if a phase has been completed since."""
+        completions = self.machine.mbarriers.completions
+        if completions == self._completions:
+            return
+        self._completions = completions
+        parked: dict[int, list[Lanes]] = {}
+        for index, lanes in self._parked:
+            parked.setdefault(index, []).append(lanes)
+        self._parked = []
+        for index, parts in parked.items():
+            self._test(index, self._union(parts))
 
     def _together(self, index: int, lanes: Lanes) -> None:
         """Run a collective for lanes that met."""
@@ -248,38 +297,6 @@ class Scheduler:
         # The lanes of a warp that wait with the same mask as each one must be the members of that mask.
         alike = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
         return np.asarray((np.packbits(alike, axis=2, bitorder="little").view("<u4")[..., 0] == masks)[here])
-
-    def _deadlock(self) -> None:
-        """Nobody can run, but some wait: say who waits where, and where the ones they wait for are."""
-        places: dict[int, str] = {}
-        waiting: list[tuple[int, int]] = []
-        groups = [(index, part) for index, parts in self._meeting.items() for part in parts]
-        groups += self.barriers.waiting_lanes()
-        for index, part in groups:
-            for lane in part.index:
-                places[int(lane)] = f"waits at PTX line {self.program.code[index].line}"
-                waiting.append((int(lane), index))
-        lane, index = min(waiting)
-        if self.program.forms[index].kind == "collective":
-            here = {i for i, part in groups if lane in part.index}
-            mask = int(
-                self._operand(self.program.member_mask(index), lanes_of(self.geometry, np.array([lane])))[0]
-            )
-            mates = [lane // WARP * WARP + k for k in range(WARP) if mask >> k & 1]
-            together = {int(other) for i, part in groups if i in here for other in part.index}
-            missing = [other for other in mates if other not in together] or mates
-        else:
-            start = lane // self.geometry.pitch * self.geometry.pitch
-            together = {int(other) for i, part in groups if i == index for other in part.index}
-            missing = [
-                other for other in range(start, start + self.geometry.threads) if other not in together
-            ]
-            missing = missing or [lane]
-        other = missing[0]
-        where = places.get(other, "has exited")
-        raise self.machine.error(
-            "deadlock", f"waits for thread {self.geometry.thread_in_grid(other)}, which {where}", index, lane
-        )
 
 
 def _sorted(parts: list[Lanes], size: int) -> Index:

@@ -133,8 +133,30 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """How an entry says it is launched.
+
+    Attributes
+    ----------
+    block
+        ``.reqntid``: threads of a CTA, or ``None``.
+    cluster
+        ``.reqnctapercluster``: CTAs of a cluster, or ``None``.
+    explicit
+        ``.explicitcluster``: whoever launches it says how large a cluster is.
+    max_rank
+        ``.maxclusterrank``: the most CTAs of a cluster, or ``None``.
+    """
+
+    block: tuple[int, ...] | None = None
+    cluster: tuple[int, ...] | None = None
+    explicit: bool = False
+    max_rank: int | None = None
+
+
+@dataclass(frozen=True)
 class Kernel:
-    """One parsed entry: labels map to instruction indices; ``block`` is its ``.reqntid``, if it has one."""
+    """One parsed entry: labels map to instruction indices."""
 
     name: str
     params: tuple[Param, ...]
@@ -143,4 +165,4 @@ class Kernel:
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
     target: str
-    block: tuple[int, ...] | None
+    bounds: Bounds

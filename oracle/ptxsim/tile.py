@@ -6,15 +6,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oracle.ptxsim.access import Fault, Global, Shared
+from oracle.ptxsim.access import Fault, Global
 from oracle.ptxsim.atomics import accumulate, exchange
+from oracle.ptxsim.clocks import Clocks
+from oracle.ptxsim.cluster_clocks import ClusterClocks
+from oracle.ptxsim.distant import DistantShared
 from oracle.ptxsim.errors import SimulationError
-from oracle.ptxsim.lanes import WARP, Geometry, Index, Lanes
+from oracle.ptxsim.geometry import WARP, Geometry, Index
+from oracle.ptxsim.lanes import Lanes
 from oracle.ptxsim.local import Local
 from oracle.ptxsim.memory import REGION_BITS, Buffer
 from oracle.ptxsim.orders import Order
 from oracle.ptxsim.program import WINDOWS, Program
-from oracle.ptxsim.races import Clocks
+from oracle.ptxsim.shared import Shared
 
 Array = npt.NDArray[Any]
 
@@ -53,8 +57,8 @@ class Tile:
         self.order = order
         self.first_launch = first_launch
         self.params = params
-        self.clocks = Clocks(geometry)
-        self.shared = Shared(
+        self.clocks = ClusterClocks(geometry) if program.clustered else Clocks(geometry)
+        self.shared = (DistantShared if program.clustered else Shared)(
             self.clocks,
             program.shared_bytes(dynamic_shared),
             program.shared_start,
@@ -180,11 +184,13 @@ class Tile:
         region = address >> np.uint64(REGION_BITS)
         found = []
         windows = {WINDOWS[space] >> REGION_BITS: space for space in ("shared", "local")}
+        if self.program.clustered:
+            windows[WINDOWS["shared"] >> REGION_BITS] = "cluster"
         place = np.where(np.isin(region, list(windows)), region, 0)
         for number in np.unique(place):
             positions = np.flatnonzero(place == number)
             space = windows.get(int(number), "global")
-            part = address.take(positions) - np.uint64(WINDOWS[space])
+            part = address.take(positions) - np.uint64(int(number) << REGION_BITS)
             found.append((space, Lanes(self.geometry, lanes.index.take(positions), 1), positions, part))
         return found
 
@@ -194,7 +200,7 @@ class Tile:
         """``ld`` without a state space."""
         whole = [np.empty(lanes.n, code) for _ in range(count)]
         for space, sub, positions, part in self._spaces(lanes, self._broad(lanes, address, offset)):
-            place = part.astype(np.uint32) if space == "shared" else part
+            place = part.astype(np.uint32) if space in ("shared", "cluster") else part
             for full, values in zip(
                 whole, getattr(self, f"load_{space}")(index, sub, place, 0, code, count), strict=True
             ):
@@ -207,7 +213,7 @@ class Tile:
         """``st`` without a state space."""
         picked = [lanes.pick(v) for v in values]
         for space, sub, positions, part in self._spaces(lanes, self._broad(lanes, address, offset)):
-            place = part.astype(np.uint32) if space == "shared" else part
+            place = part.astype(np.uint32) if space in ("shared", "cluster") else part
             parts = tuple(v if v.ndim == 0 else v.take(positions) for v in picked)
             getattr(self, f"store_{space}")(index, sub, place, 0, code, parts)
 
@@ -218,17 +224,19 @@ class Tile:
         if space == "generic":
             split = self._spaces(lanes, self._broad(lanes, address, offset))
         else:
-            place = (self._narrow if space == "shared" else self._broad)(lanes, address, offset)
+            narrow = space in ("shared", "cluster")
+            place = (self._narrow if narrow else self._broad)(lanes, address, offset)
             split = [(space, lanes, np.arange(lanes.n), place)]
         for found, sub, positions, part in split:
             fault = self._fault(index, sub)
             if found == "local":
                 raise fault("out of bounds", "an atomic on local memory", 0)
-            data, cells = (
-                self.shared.atomic(sub, part.astype(np.uint32), code, fault)
-                if found == "shared"
-                else self.memory.atomic(sub, part, code, fault)
-            )
+            if isinstance(self.shared, DistantShared) and found == "cluster":
+                data, cells = self.shared.atomic_distant(sub, part.astype(np.uint32), code, fault)
+            elif found == "shared":
+                data, cells = self.shared.atomic(sub, part.astype(np.uint32), code, fault)
+            else:
+                data, cells = self.memory.atomic(sub, part, code, fault)
             turns = self.order.turns(sub.index)
             yield (data, cells, positions) if turns is None else (data, cells[turns], positions[turns])
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from oracle.ptxsim.access import Fault
 from oracle.ptxsim.errors import Place, SimulationError
-from oracle.ptxsim.lanes import Index, Lanes
+from oracle.ptxsim.geometry import Index
+from oracle.ptxsim.lanes import Lanes
 from oracle.ptxsim.machine import Machine
 from oracle.ptxsim.memory import REGION_BITS
 

@@ -11,7 +11,7 @@ import pytest
 
 from oracle import ptxsim
 
-CASE_FILES = ("isa_integer", "isa_float", "isa_move", "isa_memory", "isa_warp")
+CASE_FILES = ("isa_integer", "isa_float", "isa_move", "isa_memory", "isa_warp", "isa_cluster", "isa_mbarrier")
 HEADER = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 
 
@@ -52,15 +52,16 @@ def _run(
     outputs: int = 1,
     *,
     threads: int = 32,
+    grid: int = 1,
     launches: int = 1,
     module: str = "",
     **keywords: object,
 ) -> list[np.ndarray]:
-    """Run a kernel and return its outputs, uint64 ``[launches, threads]`` each.
+    """Run a kernel and return its outputs, uint64 ``[launches, grid * threads]`` each.
 
     The body finds input k of its thread in the 64-bit register ``%in<k>`` and leaves its results in
     ``%out<k>``; input and output buffers are parameters ``in<k>`` and ``out<k>``. Each input is uint64
-    ``[threads]`` or ``[launches, threads]``.
+    ``[grid * threads]`` or ``[launches, grid * threads]``.
     """
     params = [f".param .u64 in{k}" for k in range(len(inputs))] + [
         f".param .u64 out{k}" for k in range(outputs)
@@ -71,8 +72,8 @@ def _run(
         f".visible .entry kernel({', '.join(params)})\n{{",
         ".reg .b64 %in<9>, %out<9>, %at, %where;",
         ".reg .b32 %thread;",
-        "mov.u32 %thread, %tid.x;",
-        "mul.wide.u32 %at, %thread, 8;",
+        f"mov.u32 %thread, %ctaid.x; mul.lo.u32 %thread, %thread, {threads};",
+        "mul.wide.u32 %at, %thread, 8; mov.u32 %thread, %tid.x; mad.wide.u32 %at, %thread, 8, %at;",
     ]
     for k in range(len(inputs)):
         text += [
@@ -92,12 +93,14 @@ def _run(
     memory = ptxsim.Memory(launches)
     addresses = []
     for k, values in enumerate(inputs):
-        array = np.ascontiguousarray(np.broadcast_to(np.asarray(values, np.uint64), (launches, threads)))
+        array = np.ascontiguousarray(
+            np.broadcast_to(np.asarray(values, np.uint64), (launches, grid * threads))
+        )
         addresses.append(memory.add(f"in{k}", array).address)
-    results = [np.zeros((launches, threads), np.uint64) for _ in range(outputs)]
+    results = [np.zeros((launches, grid * threads), np.uint64) for _ in range(outputs)]
     for k, array in enumerate(results):
         addresses.append(memory.add(f"out{k}", array, writable=True).address)
-    ptxsim.launch(program, memory, addresses, threads, **keywords)
+    ptxsim.launch(program, memory, addresses, threads, grid=grid, **keywords)
     return results
 
 

@@ -7,6 +7,7 @@ from ptxsim_tests_isa_case import WIDTH, Case, mask, samples, signed, typed
 
 TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 SHARED = ".shared .align 16 .b8 room[8192];"
+SHARED_SPACES = (".shared", ".shared::cta", ".shared::cluster")
 LOCAL = ".local .align 16 .b8 depot[64];"
 
 
@@ -39,7 +40,7 @@ def extended(kind: str, source: str, target: str) -> str:
 
 def place(space: str) -> tuple[str, str]:
     """Return declarations, and PTX that puts the address of 64 bytes of the thread's own in ``%spot``."""
-    if space in (".shared", ".shared::cta"):
+    if space in SHARED_SPACES:
         return SHARED, ".reg .b32 %spot; mov.b32 %spot, room; mad.lo.u32 %spot, %thread, 64, %spot;"
     if space == ".local":
         return LOCAL, ".reg .b64 %spot; mov.b64 %spot, depot;"
@@ -67,7 +68,7 @@ def elements(row: list[int], kind: str, count: int, skip: int = 0) -> list[int]:
 
 def loads() -> Iterator[Case]:
     """Store four words, load elements of every type."""
-    for space in (".global", ".global.nc", ".shared", ".shared::cta", ".local", ""):
+    for space in (".global", ".global.nc", *SHARED_SPACES, ".local", ""):
         for kind, count in vectors(space):
             vector = f".v{count}" if count > 1 else ""
             form = f"ld{space}{vector}.{kind}"
@@ -153,7 +154,7 @@ def params() -> Iterator[Case]:
 
 def stores() -> Iterator[Case]:
     """Store elements of every type over known bytes, load all words."""
-    for space in (".global", ".shared", ".shared::cta", ".local", ""):
+    for space in (".global", *SHARED_SPACES, ".local", ""):
         for kind, count in vectors(space):
             vector = f".v{count}" if count > 1 else ""
             form = f"st{space}{vector}.{kind}"
@@ -260,7 +261,7 @@ def atomics() -> Iterator[Case]:
         "exch": ("b32", "b64"),
         "cas": ("b32", "b64"),
     }
-    for space in (".global", ".shared", ".shared::cta", ""):
+    for space in (".global", *SHARED_SPACES, ""):
         for name, types in kinds.items():
             for kind in types:
                 yield atomic("atom", space, name, kind)

@@ -80,7 +80,7 @@ def moves() -> Iterator[Case]:
         lambda a: a >> 32,
         "mov.b64-keeps-only-the-upper-half",
     )
-    for space in ("global", "shared", "local", "const", "param"):
+    for space in ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"):
         # There and back gives the same address; global addresses are generic ones.
         yield value_case(
             f"cvta.{space}.u64",

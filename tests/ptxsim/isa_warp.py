@@ -316,8 +316,15 @@ def control() -> Iterator[Case]:
     quiet = ["griddepcontrol.wait", "griddepcontrol.launch_dependents"]
     quiet += [f"membar.{level}" for level in ("cta", "gl", "sys")]
     quiet += [
-        f"fence.{order}.{level}" for order in ("sc", "acq_rel") for level in ("cta", "cluster", "gpu", "sys")
+        f"fence{order}.{level}"
+        for order in ("", ".sc", ".acq_rel", ".acquire", ".release")
+        for level in ("cta", "cluster", "gpu", "sys")
     ]
+    quiet += ["fence.proxy.alias", "fence.proxy.async", "fence.mbarrier_init.release.cluster"]
+    quiet += [f"fence.proxy.async.{space}" for space in ("global", "shared::cta", "shared::cluster")]
+    for proxy in ("", ".proxy.async::generic"):
+        quiet.append(f"fence{proxy}.acquire.sync_restrict::shared::cluster.cluster")
+        quiet.append(f"fence{proxy}.release.sync_restrict::shared::cta.cluster")
     for form in quiet:
         yield Case(form, form, f"{form}; mov.b64 %out0, %in0;", [column], [column], 64)
 
