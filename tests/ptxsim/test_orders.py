@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ptxsim_tests_planted_routing import WAIT, problems, simulate
 
-from oracle import backends, check, cli, reordered, replay, report
+from oracle import backends, check, cli, exits, reordered, replay, report
 from oracle.compare import PERMITTED, Permitted, expect
 from oracle.plan import Plan, Target
 from oracle.problem import Outputs
@@ -153,7 +153,7 @@ def test_what_depends_on_the_order_is_replayed_from_its_file(planted, tmp_path, 
     schedule, lines, _ = IN_STEP["tickets of an atomic taken for lane numbers"]
     judged = check.judge(in_order(), (planted(lines),), (schedule,))
     path = replay.save(judged.findings[0], tmp_path)
-    assert cli.main(["replay", str(path)]) == cli.MISMATCH
+    assert cli.main(["replay", str(path)]) == exits.MISMATCH
     assert "MISMATCH planted on sim: depends on the order of threads" in capsys.readouterr().out
 
 
