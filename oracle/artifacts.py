@@ -83,7 +83,12 @@ def missing_compiler(backend: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def artifact(
-    backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = ""
+    backend: str,
+    metadata: bool,
+    renormalize: bool,
+    arch: str = "sm_90a",
+    options: str = "",
+    early_dependents: bool = False,
 ) -> Compiled:
     """Return one variant of a backend's kernel, from the disk if it was compiled before.
 
@@ -91,7 +96,7 @@ def artifact(
     ----------
     backend
         ``cute`` or ``triton``.
-    metadata, renormalize
+    metadata, renormalize, early_dependents
         The variant.
     arch
         What it is compiled for.
@@ -106,26 +111,30 @@ def artifact(
     reason = missing_compiler(backend)
     if reason is not None:
         raise CannotRunError(reason)
-    path = entry_path(backend, metadata, renormalize, arch, options)
+    path = entry_path(backend, metadata, renormalize, arch, options, early_dependents)
     found = _load(path)
     if found is not None:
         return found
     with locked(path.with_suffix(".lock")):
         found = _load(path)
         if found is None:
-            found = _compile(backend, metadata, renormalize, arch, options)
+            found = _compile(backend, metadata, renormalize, arch, options, early_dependents)
             write_whole(path, _packed(found))
     return found
 
 
 def entry_path(
-    backend: str, metadata: bool, renormalize: bool, arch: str = "sm_90a", options: str = ""
+    backend: str,
+    metadata: bool,
+    renormalize: bool,
+    arch: str = "sm_90a",
+    options: str = "",
+    early_dependents: bool = False,
 ) -> Path:
     """Where the variant lies on disk: its name holds a hash of all that its code depends on."""
     compiler = COMPILERS[backend]
-    variant = (
-        f"{backend}-{'metadata' if metadata else 'plain'}-{'renormalize' if renormalize else 'raw'}-{arch}"
-    )
+    words = [backend, "metadata" if metadata else "plain", "renormalize" if renormalize else "raw"]
+    variant = "-".join([*words, *(["early"] if early_dependents else []), arch])
     digest = hashlib.sha256()
     facts = (_FORMAT, variant, compiler.installed(), platform.python_version())
     digest.update(repr(facts).encode() + options.encode())
@@ -169,10 +178,12 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _compile(backend: str, metadata: bool, renormalize: bool, arch: str, options: str) -> Compiled:
+def _compile(
+    backend: str, metadata: bool, renormalize: bool, arch: str, options: str, early_dependents: bool
+) -> Compiled:
     try:
         compiler = import_module(f"{COMPILERS[backend].package}.compiler")
-        made: Any = compiler.compile_kernel(metadata, renormalize, arch, options)
+        made: Any = compiler.compile_kernel(metadata, renormalize, arch, options, early_dependents)
     except Exception as error:
         raise CannotRunError(f"compiling {backend} for {arch} failed: {_innermost(error)}") from error
     rest = {name: getattr(made, name) for name in _IN_JSON}

@@ -60,7 +60,7 @@ class Job:
     @property
     def weight(self) -> float:
         """About how many seconds it takes."""
-        return {"kernel": 1.5, "functions": 2.5, "compiler": 4.0}[self.part]
+        return {"kernel": 1.5, "functions": 2.5, "compiler": 5.0}[self.part]
 
 
 @dataclass(frozen=True)
@@ -247,6 +247,8 @@ def _ask_compiler(backend: str, answer: Answer) -> None:
     # One check is that nothing is left in the current folder; the caller's is not still enough to tell.
     with TemporaryDirectory(prefix="musespark-", ignore_cleanup_errors=True) as folder, chdir(folder):
         _complain(answer, "compile functions", compilers.noticed(backend))
+        early = artifacts.artifact(backend, True, True, early_dependents=True)
+        _complain(answer, "compiled code", code.fault(backend, early, early_dependents=True))
         if backend != "cute" or importlib.util.find_spec("tvm_ffi") is not None:
             _complain(answer, "launch", compilers.launch_noticed(backend))
 

@@ -20,6 +20,10 @@ Origins = frozenset[int]
 _Roots = dict[str, Origins]
 
 _NOTHING: Final[Origins] = frozenset()
+_LAUNCHES: Final = ("griddepcontrol.launch_dependents", "PREEXIT")
+_MEMORY_OR_ORDER: Final = re.compile(
+    r"(ld|st|atom|red|bar|barrier|griddepcontrol)\b|(LD|ST|RED|ATOM)[GSL]?\b|(BAR|ACQBULK)\b"
+)
 _TYPE_BYTES: Final = {"8": 1, "16": 2, "32": 4, "64": 8}
 _PARAMETER_BASE: Final = {"sm_90a": 0x210}
 _NEWER_PARAMETER_BASE: Final = 0x380
@@ -178,7 +182,28 @@ def fused(listing: Listing) -> list[str]:
 
 def launches_dependents(listing: Listing) -> bool:
     """Return whether PTX or SASS lets dependent kernels launch before this one ends."""
-    return any(i.opcode in ("griddepcontrol.launch_dependents", "PREEXIT") for i in listing)
+    return any(i.opcode in _LAUNCHES for i in listing)
+
+
+def launches_dependents_first(listing: Listing) -> bool:
+    """Return whether PTX or SASS does so once, in every thread, ahead of all memory, barriers and the wait.
+
+    Parameters and special registers may have been read by then: that is where compilers put such reads.
+    """
+    places = [place for place, i in enumerate(listing) if i.opcode in _LAUNCHES]
+    if len(places) != 1 or listing[places[0]].guard:
+        return False
+    for place, instruction in enumerate(listing):
+        ahead = place < places[0]
+        if ahead and (instruction.successors != [place + 1] or _touches(instruction.opcode)):
+            return False
+        if not ahead and any(successor <= places[0] for successor in instruction.successors):
+            return False
+    return True
+
+
+def _touches(opcode: str) -> bool:
+    return _MEMORY_OR_ORDER.match(opcode) is not None and not opcode.startswith("ld.param")
 
 
 def ptx_accesses(listing: Listing, ptx: str, entry: str) -> list[Access]:

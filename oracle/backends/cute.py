@@ -48,10 +48,12 @@ class Cute:
 
             on_cuda.route_each(host.route, batch, outputs)
 
-    def simulate(self, batch: Batch, outputs: Outputs, schedule: int = 0) -> None:
-        """Write what the kernel writes in the simulator, in the order of threads of a schedule."""
+    def simulate(
+        self, batch: Batch, outputs: Outputs, schedule: int = 0, early_dependents: bool = False
+    ) -> None:
+        """Write what one variant writes in the simulator, in the order of threads of a schedule."""
         variant = batch.ranges is not None, batch.renormalize
-        compiled = artifact("cute", *variant)
+        compiled = artifact("cute", *variant, early_dependents=early_dependents)
         program = ptxsim.parse(compiled.ptx, compiled.entry)
         memory, values = lay_out(batch, outputs)
         try:
@@ -59,7 +61,7 @@ class Cute:
         except ptxsim.SimulationError as error:
             # The kernel that is launched is compiled without line information: find the line in its twin.
             with suppress(CannotRunError):
-                traced = artifact("cute", *variant, options=_LINES)
+                traced = artifact("cute", *variant, options=_LINES, early_dependents=early_dependents)
                 ptxsim.add_sources(error, program, ptxsim.parse(traced.ptx, traced.entry))
             raise
 

@@ -33,9 +33,12 @@ class Triton:
 
             on_cuda.route_each(host.route, batch, outputs)
 
-    def simulate(self, batch: Batch, outputs: Outputs, schedule: int = 0) -> None:
-        """Write what the kernel writes in the simulator, in the order of threads of a schedule."""
-        compiled = artifact("triton", batch.ranges is not None, batch.renormalize)
+    def simulate(
+        self, batch: Batch, outputs: Outputs, schedule: int = 0, early_dependents: bool = False
+    ) -> None:
+        """Write what one variant writes in the simulator, in the order of threads of a schedule."""
+        variant = batch.ranges is not None, batch.renormalize
+        compiled = artifact("triton", *variant, early_dependents=early_dependents)
         program = ptxsim.parse(compiled.ptx, compiled.entry)
         memory, values = lay_out(batch, outputs)
         params = parameters(values)

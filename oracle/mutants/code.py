@@ -31,7 +31,9 @@ _PERMITTED: Final = {
 _THREADS: Final = 256
 
 
-def fault(backend: str, compiled: Compiled, arch: str = "sm_90a") -> str | None:
+def fault(
+    backend: str, compiled: Compiled, arch: str = "sm_90a", early_dependents: bool = False
+) -> str | None:
     """Return what is wrong with one variant's code, None if nothing is.
 
     Parameters
@@ -40,6 +42,8 @@ def fault(backend: str, compiled: Compiled, arch: str = "sm_90a") -> str | None:
         ``cute`` or ``triton``.
     compiled
         The variant, compiled for ``arch``.
+    early_dependents
+        Whether it is one that launches its dependents first.
     """
     if f".target {arch}" not in compiled.ptx or not compiled.cubin.startswith(b"\x7fELF"):
         return f"not compiled for {arch}"
@@ -55,7 +59,9 @@ def fault(backend: str, compiled: Compiled, arch: str = "sm_90a") -> str | None:
         arithmetic = opcode.endswith(".f32") and opcode.split(".")[0] in _ARITHMETIC
         if arithmetic and opcode not in _PERMITTED[backend]:
             return f"A1-A6: {opcode}"
-    if inspection.launches_dependents(listing):
+    if early_dependents and not inspection.launches_dependents_first(listing):
+        return "dependents are not launched first"
+    if not early_dependents and inspection.launches_dependents(listing):
         return "dependents are launched early"
     accesses = inspection.ptx_accesses(listing, compiled.ptx, compiled.entry)
     for access in accesses:

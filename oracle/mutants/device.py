@@ -18,14 +18,17 @@ from oracle.mutants.verdict import CAUGHT, EQUIVALENT, REJECTED, SURVIVED, Verdi
 from oracle.plan import Plan, Target
 from oracle.ptxsim import PtxError, SimulationError
 
-VARIANTS: Final = tuple(
-    (metadata, renormalize) for metadata in (True, False) for renormalize in (True, False)
+VARIANTS: Final = (
+    *((metadata, renormalize, False) for metadata in (True, False) for renormalize in (True, False)),
+    (True, True, True),
 )
+"""Metadata, renormalize, early dependents: of the early variants, the one with all of the code."""
 
 _BUDGET: Final = 20_000
 """Instructions of a simulator's tile: twenty times what the kernels need."""
 
-Code = dict[tuple[bool, bool], str]
+Variant = tuple[bool, bool, bool]
+Code = dict[Variant, str]
 """The instructions of every variant."""
 
 
@@ -49,31 +52,30 @@ def judge(backend: str, module: str, unchanged: Code | None) -> Verdict:
         noticed = compilers.launch_noticed(backend)
         if noticed is not None:
             return Verdict(CAUGHT, "launch", noticed)
-    made: dict[tuple[bool, bool], Compiled] = {}
+    made: dict[Variant, Compiled] = {}
     same = set()
-    for trial in trials():
-        if trial.variant not in made:
+    asked: list[tuple[Variant, Trial | None]] = [((*trial.variant, False), trial) for trial in trials()]
+    for variant, trial in [*asked, *((variant, None) for variant in VARIANTS)]:
+        if variant not in made:
             try:
-                compiled = made[trial.variant] = artifacts.artifact(backend, *trial.variant)
+                made[variant] = _compiled(backend, variant)
             except CannotRunError as error:
                 return Verdict(REJECTED if makes_code else CAUGHT, "compiler", str(error))
-            if unchanged is not None and code.instructions(compiled.ptx) == unchanged[trial.variant]:
-                same.add(trial.variant)
-        if trial.variant not in same:
+            if unchanged is not None and code.instructions(made[variant].ptx) == unchanged[variant]:
+                same.add(variant)
+        if trial is not None and variant not in same:
             verdict = _run(backend, trial)
             if verdict is not None:
                 return verdict
-    for compiled in made.values():
-        fault = code.fault(backend, compiled)
+    for variant, compiled in made.items():
+        fault = code.fault(backend, compiled, early_dependents=variant[2])
         if fault is not None:
             return Verdict(CAUGHT, "code", fault)
     noticed = compilers.launch_noticed(backend) if makes_code else None
     if noticed is not None:
         return Verdict(CAUGHT, "launch", noticed)
     if makes_code and len(same) == len(VARIANTS):
-        return Verdict(
-            EQUIVALENT, "same code", "the compiler makes the same instructions of all four variants"
-        )
+        return Verdict(EQUIVALENT, "same code", "the compiler makes the same instructions of every variant")
     return Verdict(SURVIVED)
 
 
@@ -107,8 +109,12 @@ def judge_in_full(backend: str) -> Verdict:
 @cache
 def instructions(backend: str) -> Code:
     """Return the instructions of every variant of the package as it is imported here."""
-    made: dict[tuple[bool, bool], Compiled] = {v: artifacts.artifact(backend, *v) for v in VARIANTS}
-    return {variant: code.instructions(compiled.ptx) for variant, compiled in made.items()}
+    return {variant: code.instructions(_compiled(backend, variant).ptx) for variant in VARIANTS}
+
+
+def _compiled(backend: str, variant: Variant) -> Compiled:
+    metadata, renormalize, early_dependents = variant
+    return artifacts.artifact(backend, metadata, renormalize, early_dependents=early_dependents)
 
 
 def forget() -> None:

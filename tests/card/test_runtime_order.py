@@ -1,7 +1,8 @@
 """Programmatic dependent launch: `route` may start early, but waits for the kernel before it to end.
 
 That kernel is `late`: it lets its dependents launch at once, spins, and only then copies words. `hasty` is a
-dependent that does not wait: it shows that the tests could fail.
+dependent that does not wait: it shows that the tests could fail. `patient` is one that waits: with
+`early_dependents` it starts beside `route` and still sees all that `route` wrote.
 """
 
 import numpy as np
@@ -52,13 +53,13 @@ spin:
 """
 PTX = {
     name: ".version 8.0\n.target sm_90\n.address_size 64\n" + HEAD.format(name=name) + body + COPY
-    for name, body in {"late": LATE, "hasty": ""}.items()
+    for name, body in {"late": LATE, "hasty": "", "patient": "  griddepcontrol.wait;\n"}.items()
 }
 
 
 @pytest.fixture(scope="module")
 def copy():
-    """Enqueue `late` or `hasty`: copy one tensor's words into another."""
+    """Enqueue `late`, `hasty` or `patient`: copy one tensor's words into another."""
     import torch
 
     torch.zeros(1, device="cuda")
@@ -68,9 +69,24 @@ def copy():
         params = [source.data_ptr().to_bytes(8, "little"), target.data_ptr().to_bytes(8, "little")]
         params += [source.numel().to_bytes(4, "little"), cycles.to_bytes(8, "little")]
         stream = torch.cuda.current_stream().cuda_stream
-        device.launch(functions[name], params, threads=256, stream=stream, dependent=name == "hasty")
+        device.launch(functions[name], params, threads=256, stream=stream, dependent=name != "late")
 
     return enqueue
+
+
+@pytest.fixture(params=[False, True], ids=["dependents-at-the-end", "early-dependents"])
+def early(request, host):
+    host.prepare(early_dependents=request.param)
+    return request.param
+
+
+def route(host, logits, one, early):
+    given = (logits, one.bias, one.ids, one.weights)
+    host.route(*given, metadata=one.metadata, **one.arguments, early_dependents=early)
+
+
+def outputs(one):
+    return one.ids, one.weights.view(one.ids.dtype), one.metadata
 
 
 @pytest.fixture
@@ -107,10 +123,9 @@ def test_the_late_producer_is_really_late(copy):
     assert old >= 5
 
 
-def test_route_never_reads_logits_that_a_late_producer_has_not_written_yet(host, problems, copy):
+def test_route_never_reads_logits_that_a_late_producer_has_not_written_yet(host, problems, copy, early):
     import torch
 
-    host.prepare()
     logits = torch.empty(8, 256, device="cuda")
     logits.copy_(problems[-1].logits)
     one = problems[0]
@@ -119,29 +134,68 @@ def test_route_never_reads_logits_that_a_late_producer_has_not_written_yet(host,
         now = problems[number % 8]
         one.poison()
         copy("late", now.logits, logits)
-        host.route(logits, one.bias, one.ids, one.weights, metadata=one.metadata, **one.arguments)
-        outputs = (one.ids, one.weights.view(torch.int32), one.metadata)
-        for got, right in zip(outputs, now.right, strict=True):
+        route(host, logits, one, early)
+        for got, right in zip(outputs(one), now.right, strict=True):
             wrong += (got.ravel() != right).sum()
     assert int(wrong) == 0
 
 
-def test_route_never_overwrites_outputs_that_a_late_reader_still_reads(host, problems, copy):
+def test_route_never_overwrites_outputs_that_a_late_reader_still_reads(host, problems, copy, early):
     import torch
 
-    host.prepare()
     one = problems[0]
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
-    outputs = (one.ids, one.weights.view(torch.int32), one.metadata)
     one.poison()
-    host.route(problems[0].logits, one.bias, one.ids, one.weights, metadata=one.metadata, **one.arguments)
+    route(host, one.logits, one, early)
     for number in range(ROUNDS):
         which = number % 3
-        kept = torch.empty_like(outputs[which])
+        kept = torch.empty_like(outputs(one)[which])
         before, now = problems[number % 8], problems[(number + 1) % 8]
-        copy("late", outputs[which], kept)
-        host.route(now.logits, one.bias, one.ids, one.weights, metadata=one.metadata, **one.arguments)
+        copy("late", outputs(one)[which], kept)
+        route(host, now.logits, one, early)
         right = before.right[which]
         # What a problem leaves alone may hold words of earlier ones.
         wrong += ((kept.ravel() != right) & (right != POISON_WORD)).sum()
+    assert int(wrong) == 0
+
+
+def test_a_dependent_starts_beside_route_where_that_is_asked_for(host, problems, copy, early):
+    """One that does not wait then reads outputs that are not written yet: `route` itself waits for `late`."""
+    import torch
+
+    one = problems[0]
+    logits = torch.empty(8, 256, device="cuda")
+    logits.copy_(one.logits)
+    old = 0
+    for _ in range(50):
+        one.poison()
+        seen = torch.empty_like(one.ids)
+        copy("late", one.logits, logits)
+        route(host, logits, one, early)
+        copy("hasty", one.ids, seen)
+        old += int((seen.ravel() != one.right[0]).any())
+    assert old >= 5 if early else old < 5
+
+
+def test_a_dependent_that_waits_sees_what_two_routes_in_a_row_wrote(host, problems, copy, early):
+    import torch
+
+    first, second = problems[:2]
+    logits = torch.empty(8, 256, device="cuda")
+    logits.copy_(problems[-1].logits)
+    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    for number in range(ROUNDS):
+        now = problems[number % 8]
+        first.poison()
+        second.poison()
+        seen = [
+            torch.empty_like(words) for words in (outputs(first)[number % 3], outputs(second)[number % 3])
+        ]
+        copy("late", now.logits, logits)
+        route(host, logits, first, early)
+        route(host, logits, second, early)
+        for one, words in zip((first, second), seen, strict=True):
+            copy("patient", outputs(one)[number % 3], words)
+        for words in seen:
+            wrong += (words.ravel() != now.right[number % 3]).sum()
     assert int(wrong) == 0

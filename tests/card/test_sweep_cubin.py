@@ -11,17 +11,21 @@ from oracle.card import kernels, parameters
 VARIANTS = [(metadata, renormalize) for metadata in (False, True) for renormalize in (False, True)]
 
 
-def routed(backend, metadata, renormalize):
+def routed(backend, metadata, renormalize, early):
     """The cubin that `compile_routing` loads on a card of sm_90."""
     compiler = importlib.import_module(f"impl_{backend}.compiler")
     if backend == "triton":
-        return compiler.build(metadata, renormalize, "sm_90a").asm["cubin"]
-    return compiler.compile_variant(metadata, renormalize, "--gpu-arch sm_90a --enable-tvm-ffi").__cubin__
+        return compiler.build(metadata, renormalize, "sm_90a", early_dependents=early).asm["cubin"]
+    options = "--gpu-arch sm_90a --enable-tvm-ffi"
+    return compiler.compile_variant(metadata, renormalize, options, early).__cubin__
 
 
-@pytest.mark.parametrize(("metadata", "renormalize"), VARIANTS)
-def test_the_cubin_is_that_of_route(backend, metadata, renormalize):
-    assert routed(backend, metadata, renormalize) == artifact(backend, metadata, renormalize).cubin
+@pytest.mark.parametrize(
+    ("metadata", "renormalize", "early"), [*((*variant, False) for variant in VARIANTS), (True, True, True)]
+)
+def test_the_cubin_is_that_of_route(backend, metadata, renormalize, early):
+    compiled = artifact(backend, metadata, renormalize, early_dependents=early)
+    assert routed(backend, metadata, renormalize, early) == compiled.cubin
 
 
 @pytest.mark.parametrize(("metadata", "renormalize"), VARIANTS)

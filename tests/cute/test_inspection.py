@@ -144,6 +144,39 @@ def test_an_early_launch_of_dependents_is_found():
         assert inspection.launches_dependents(listing) == early
 
 
+LAUNCH = "griddepcontrol.launch_dependents"
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (["ld.param.b32 %r1, [p]", "mov.u32 %r2, %tid.x", LAUNCH, "ld.global.b32 %r3, [%rd1]"], True),
+        (["LDC R1, c[0x0][0x28]", "S2R R2, SR_TID.X", "PREEXIT", "LDG.E R3, [R4.64]", "ACQBULK"], True),
+        (["mov.u32 %r2, %tid.x"], False),
+        ([LAUNCH, "mov.u32 %r2, %tid.x", LAUNCH], False),
+        ([f"@%p1 {LAUNCH}"], False),
+        (["ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1]", LAUNCH], False),
+        (["st.shared.b32 [%r1], %r2", LAUNCH], False),
+        (["griddepcontrol.wait", LAUNCH], False),
+        (["bar.sync 0", LAUNCH], False),
+        (["@%p1 bra end", LAUNCH, "end:"], False),
+        (["again:", LAUNCH, "@%p1 bra again"], False),
+        (["LDG.E.128 R4, [R2.64]", "PREEXIT"], False),
+        (["STS [R2], R3", "PREEXIT"], False),
+        (["ACQBULK", "PREEXIT"], False),
+        (["BAR.SYNC.DEFER_BLOCKING 0x0", "PREEXIT"], False),
+    ],
+)
+def test_a_launch_of_dependents_counts_as_first_only_ahead_of_memory_order_and_branches(lines, first):
+    code = "".join(f"{line}\n" if line.endswith(":") else f"{line};\n" for line in lines)
+    if any(line.isupper() or "R" in line.split()[0] for line in lines):
+        sass = "".join(f"/*{16 * i:04x}*/ {line} ;\n" for i, line in enumerate(lines))
+        listing = inspection.sass_listing(sass + "/*0f00*/ EXIT ;\n")
+    else:
+        listing = inspection.ptx_listing(f".entry kernel(.param .b32 p)\n{{\n{code}ret;\n}}\n", "kernel")
+    assert inspection.launches_dependents_first(listing) == first
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

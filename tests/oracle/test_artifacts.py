@@ -29,7 +29,7 @@ class Compiled:
     row_ctas: bool
     cluster: bool
 
-def compile_kernel(metadata, renormalize, arch="sm_90a", options=""):
+def compile_kernel(metadata, renormalize, arch="sm_90a", options="", early_dependents=False):
     time.sleep(0.3)
     with open(os.environ["COUNTER"], "a") as counter:
         counter.write(f"{metadata} {renormalize} {arch}\\n")
@@ -160,13 +160,14 @@ def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
 
 def test_variants_and_architectures_have_entries_of_their_own():
     paths = {
-        artifacts.entry_path(backend, metadata, renormalize, arch).name
+        artifacts.entry_path(backend, metadata, renormalize, arch, early_dependents=early).name
         for backend in artifacts.compiled_backends()
         for metadata in (True, False)
         for renormalize in (True, False)
         for arch in ("sm_90a", "sm_100a")
+        for early in (True, False)
     }
-    assert len(paths) == 16
+    assert len(paths) == 32
 
 
 def test_a_compile_error_says_its_innermost_cause_and_its_end():

@@ -56,8 +56,9 @@ def test_an_adapter_launches_what_the_compiled_kernel_asks_for(
     batch = Batch("by-hand", *zeros, True, np.full(2, 256), None)
     seen = {}
     compiled = Compiled(ROWS, b"", "rows", 96, 512, row_ctas, cluster)
-    monkeypatch.setattr(adapter, "artifact", lambda backend, *variant: compiled)
+    monkeypatch.setattr(adapter, "artifact", lambda backend, *variant, **more: seen.update(more) or compiled)
     monkeypatch.setattr(ptxsim, "launch", lambda *_, **options: seen.update(options))
-    backends.get(name).simulate(batch, Outputs.poisoned(batch), schedule=2)
+    backends.get(name).simulate(batch, Outputs.poisoned(batch), schedule=2, early_dependents=row_ctas)
+    assert seen["early_dependents"] is row_ctas
     assert (seen["grid"], seen.get("cluster")) == launched
     assert (seen["block"], seen["dynamic_shared"], seen["schedule"]) == (96, 512, 2)
