@@ -57,6 +57,10 @@ class Compiled:
         """Return the CTAs of a launch of so many token rows."""
         return tokens if self.row_ctas else 1
 
+    def cluster_ctas(self, tokens: int) -> int | None:
+        """Return the CTAs of the cluster that such a launch asks for; None where it asks for none."""
+        return self.grid(tokens) if self.cluster else None
+
 
 _IN_JSON: Final[dict[str, Any]] = {
     "entry": str,

@@ -70,17 +70,15 @@ def launch(
     schedule: int,
 ) -> None:
     """Launch a compiled kernel in the simulator, as it is launched on a card: so many threads and CTAs."""
-    grid = compiled.grid(tokens)
-    together = {"cluster": grid} if compiled.cluster else {}
     ptxsim.launch(
         program,
         memory,
         params,
         block=compiled.threads,
-        grid=grid,
+        grid=compiled.grid(tokens),
+        cluster=compiled.cluster_ctas(tokens),
         dynamic_shared=compiled.dynamic_shared,
         schedule=schedule,
-        **together,
     )
 
 

@@ -147,7 +147,7 @@ def launch(
     stream: int = 0,
     dependent: bool = False,
     grid: int = 1,
-    cluster: int = 0,
+    cluster: int | None = None,
 ) -> None:
     """Launch a kernel.
 
@@ -164,7 +164,7 @@ def launch(
     dependent
         Launch as a programmatic dependent of what is ahead in the stream.
     grid, cluster
-        CTAs of the launch and of each cluster; with 0 the launch says nothing of clusters.
+        CTAs of the launch, and of each cluster; with None the launch asks for no clusters.
     """
     cuda = driver()
     config = cuda.CUlaunchConfig()
@@ -177,7 +177,7 @@ def launch(
         value = cuda.CUlaunchAttributeValue()
         value.programmaticStreamSerializationAllowed = 1
         attributes.append(_attribute("PROGRAMMATIC_STREAM_SERIALIZATION", value))
-    if cluster:
+    if cluster is not None:
         value = cuda.CUlaunchAttributeValue()
         value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster, 1, 1
         attributes.append(_attribute("CLUSTER_DIMENSION", value))

@@ -99,15 +99,14 @@ def _params(layout: Layout, values: dict[str, int]) -> list[bytes]:
 
 def _launch(kernel: Kernel, params: list[bytes], tokens: int) -> None:
     code = kernel.compiled
-    grid = code.grid(tokens)
     device.launch(
         device.driver().CUfunction(kernel.function),
         params,
         code.threads,
         code.dynamic_shared,
         dependent=True,
-        grid=grid,
-        cluster=grid if code.cluster else 0,
+        grid=code.grid(tokens),
+        cluster=code.cluster_ctas(tokens),
     )
 
 

@@ -47,6 +47,7 @@ for metadata in (True, False):
     assert made.cubin == b"\\x7fELF" + bytes(range(256)) and (made.entry, made.threads) == ("kernel", 96)
     assert (made.dynamic_shared, made.row_ctas, made.cluster) == (512, True, metadata)
     assert [made.grid(tokens) for tokens in (1, 8)] == [1, 8]
+    assert [made.cluster_ctas(tokens) for tokens in (1, 8)] == ([1, 8] if metadata else [None, None])
 """
 
 

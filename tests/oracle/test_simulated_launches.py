@@ -23,22 +23,28 @@ ROWS = """.version 8.0
  mul.wide.u32 %rd2, %r1, 4;
  add.s64 %rd1, %rd1, %rd2;
  mov.u32 %r2, %nctaid.x;
+ mov.u32 %r3, %cluster_nctaid.x;
+ mad.lo.s32 %r2, %r3, 16, %r2;
  st.global.u32 [%rd1], %r2;
  ret;
 }
 """
-"""Every thread of the grid stores how many CTAs there are."""
+"""Every thread of the grid stores how many CTAs there are, and sixteen times those of its cluster."""
 
 
-@pytest.mark.parametrize(("row_ctas", "ctas"), [(True, 3), (False, 1)], ids=["row-ctas", "one-cta"])
-def test_every_row_has_a_cta_where_the_kernel_says_so(row_ctas, ctas):
-    compiled = Compiled(ROWS, b"", "rows", 32, 0, row_ctas, False)
+@pytest.mark.parametrize(
+    ("row_ctas", "cluster", "ctas", "together"),
+    [(False, False, 1, 1), (True, False, 3, 1), (True, True, 3, 3)],
+    ids=["one-cta", "row-ctas", "cluster"],
+)
+def test_a_launch_has_the_ctas_and_the_cluster_that_the_kernel_asks_for(row_ctas, cluster, ctas, together):
+    compiled = Compiled(ROWS, b"", "rows", 32, 0, row_ctas, cluster)
     out = np.zeros((2, 4 * 32), np.uint32)
     memory = ptxsim.Memory(launches=2)
     buffer = memory.add("out", out, writable=True)
     program = ptxsim.parse(compiled.ptx, compiled.entry)
     simulated.launch(compiled, program, memory, [buffer.address], tokens=3, schedule=0)
-    assert (out[:, : ctas * 32] == ctas).all()
+    assert (out[:, : ctas * 32] == ctas + 16 * together).all()
     assert not out[:, ctas * 32 :].any()
 
 
@@ -60,5 +66,5 @@ def test_an_adapter_launches_what_the_compiled_kernel_asks_for(
     monkeypatch.setattr(ptxsim, "launch", lambda *_, **options: seen.update(options))
     backends.get(name).simulate(batch, Outputs.poisoned(batch), schedule=2, early_dependents=row_ctas)
     assert seen["early_dependents"] is row_ctas
-    assert (seen["grid"], seen.get("cluster")) == launched
+    assert (seen["grid"], seen["cluster"]) == launched
     assert (seen["block"], seen["dynamic_shared"], seen["schedule"]) == (96, 512, 2)
