@@ -91,8 +91,9 @@ def barriers() -> Iterator[Case]:
     body = (
         ".reg .pred %p; setp.gt.u32 %p, %thread, 20; mov.b64 %out0, 0; @%p bra END;"
         f"{store} setp.lt.u32 %p, %thread, 5; @%p bra FIRST; barrier.cluster.arrive; bra BOTH;"
-        "FIRST: barrier.cluster.arrive; BOTH: barrier.cluster.wait; setp.lt.u32 %p, %thread, 11; @%p bra LEAVE;"
-        "ld.shared::cluster.b64 %out0, [%place]; LEAVE: barrier.cluster.arrive; barrier.cluster.wait; END:"
+        "FIRST: barrier.cluster.arrive; BOTH: barrier.cluster.wait; setp.lt.u32 %p, %thread, 11;"
+        "@%p bra LEAVE; ld.shared::cluster.b64 %out0, [%place];"
+        "LEAVE: barrier.cluster.arrive; barrier.cluster.wait; END:"
     )
     found = [word if 11 <= k % THREADS < 21 else 0 for k, word in enumerate(seen(column))]
     yield case("barrier.cluster.arrive", body, [column], [found], "barrier.cluster-lane-by-lane")
@@ -102,7 +103,7 @@ def accesses() -> Iterator[Case]:
     """Stores and atomics in other CTAs."""
     column = samples(["b64"], TOTAL)[0]
     place = "mapa.shared::cluster.u32 %place, %place, %far;"
-    # Thread t of CTA c writes place 31 - t of CTA (c + t) mod 4: so place p of CTA d comes from thread 31 - p.
+    # Thread t of CTA c writes place 31 - t of CTA (c + t) mod 4; place p of CTA d comes from thread 31 - p.
     writers = [
         (d - (THREADS - 1 - p)) % CTAS * THREADS + THREADS - 1 - p
         for d in range(CTAS)
@@ -124,8 +125,9 @@ def accesses() -> Iterator[Case]:
         "atom.shared::cluster.exch.b64", body, [column], [seen(column), [5] * TOTAL], "atom-in-other-CTAs"
     )
     body = (
-        f"st.shared.b64 [%own], %in0; {SYNC} cvt.u64.u32 %wide, %place; cvta.shared::cluster.u64 %wide, %wide;"
-        f"mapa.u64 %wide, %wide, %far; atom.add.u64 %out0, [%wide], 9; {SYNC} ld.shared.b64 %out1, [%own];"
+        f"st.shared.b64 [%own], %in0; {SYNC} cvt.u64.u32 %wide, %place;"
+        f"cvta.shared::cluster.u64 %wide, %wide; mapa.u64 %wide, %wide, %far;"
+        f"atom.add.u64 %out0, [%wide], 9; {SYNC} ld.shared.b64 %out1, [%own];"
     )
     more = [mask(word + 9, 64) for word in column]
     yield case("atom.add.u64", body, [column], [seen(column), more], "generic-atom-in-other-CTAs")
