@@ -26,6 +26,7 @@ from spec.layout import (
     META_PERMUTED_TO_TOKEN,
     metadata_size,
 )
+from spec.torch_operator import offer
 
 __all__ = [
     "META_CTA_BATCH",
@@ -132,3 +133,4 @@ route = _recorded(backend, _host.route) if os.environ.get(RECORD) else _host.rou
 prepare = _host.prepare
 compile_routing = _host.compile_routing
 compiled_routing = _host.compiled_routing
+offer(route, "cpu" if backend == "spec" else "cuda")

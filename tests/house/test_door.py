@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # A torch that pretends: `count` devices of capability `capability`, and no NVML on the host.
 PRETEND = """
 import sys, types
+from unittest import mock
 torch = types.ModuleType("torch")
+torch.library, torch.Tag = mock.MagicMock(), mock.MagicMock()
 torch.cuda = types.SimpleNamespace()
 torch.cuda.device_count = lambda: {count}
 torch.cuda.get_device_capability = lambda index: {capability}
@@ -115,7 +117,7 @@ def test_the_door_names_no_backend_in_an_import():
     tree = ast.parse((ROOT / "musespark_routing.py").read_text(encoding="utf-8"))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert modules - set(sys.stdlib_module_names) == {"spec.layout"}
+    assert modules - set(sys.stdlib_module_names) == {"spec.layout", "spec.torch_operator"}
 
 
 @pytest.mark.parametrize("function", ["route", "prepare", "compile_routing", "compiled_routing"])
