@@ -128,6 +128,20 @@ def table(folder: Path = FOLDER) -> str:
     return "\n".join(lines)
 
 
+def newest(command: str, folder: Path = FOLDER) -> dict[str, Any]:
+    """Return the last record of ``command``.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    found = [record for _, record in entries(folder) if record["command"] == command]
+    if not found:
+        raise ValueError(f"{folder} has no record of {command}")
+    return found[-1]
+
+
 def with_table(text: str, made: str) -> str:
     """Return ``text`` with ``made`` between its two markers.
 

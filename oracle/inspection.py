@@ -141,18 +141,24 @@ def sass_listing(sass: str) -> Listing:
     return listing
 
 
+def disassembler() -> str | None:
+    """Return the nvdisasm on the path, else the one in Triton's wheel; None if there is neither."""
+    tool = shutil.which("nvdisasm")
+    triton = importlib.util.find_spec("triton")
+    if tool is None and triton is not None and triton.origin is not None:
+        return shutil.which(str(Path(triton.origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"))
+    return tool
+
+
 def disassemble(cubin: bytes) -> str:
-    """Return the SASS of a cubin, by the nvdisasm on the path or the one in Triton's wheel.
+    """Return the SASS of a cubin, by `disassembler`.
 
     Raises
     ------
     RuntimeError
         There is none, or it fails.
     """
-    tool = shutil.which("nvdisasm")
-    triton = importlib.util.find_spec("triton")
-    if tool is None and triton is not None and triton.origin is not None:
-        tool = shutil.which(str(Path(triton.origin).parent / "backends" / "nvidia" / "bin" / "nvdisasm"))
+    tool = disassembler()
     if tool is None:
         raise RuntimeError("there is no nvdisasm, neither on the path nor in Triton's wheel")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

@@ -38,6 +38,8 @@ def _cute() -> str | None:
         if promised is not None:
             return promised
         made = compiler.compile_variant(metadata, True, "--gpu-arch sm_90a --enable-tvm-ffi")
+        if not callable(getattr(made, "__tvm_ffi_object__", None)):
+            return "there is no way to the bare function, which the host launches"
         text = str(made.ir_module)
         if f"Expects {_PARAMETERS} parameters" not in text:
             return "the compiled function takes other parameters, or a stream: it must find the current one"
