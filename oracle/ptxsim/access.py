@@ -127,11 +127,11 @@ class Global:
     def _report(self, lanes: Lanes, address: Array, first: Index, fault: Fault) -> Report:
         """Return the maker of a race's or an uninitialised read's exception; ``first`` cells are accessed."""
 
-        def make(position: int, cell: int, problem: str) -> SimulationError:
-            kind = "race" if problem else "uninitialised"
-            detail = problem or "a read of an output that the kernel has not written"
+        def make(position: int, cell: int, problem: str, kind: str = "race") -> SimulationError:
+            if not problem:
+                kind, problem = "uninitialised", "a read of an output that the kernel has not written"
             offset = (cell - int(first[position])) * self.granule
-            return fault(kind, detail, position, *self.place(lanes, address, position, offset))
+            return fault(kind, problem, position, *self.place(lanes, address, position, offset))
 
         return make
 

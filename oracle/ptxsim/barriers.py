@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oracle.ptxsim.clocks import Word
 from oracle.ptxsim.geometry import WARP, Index
 from oracle.ptxsim.lanes import Lanes, lanes_of
 from oracle.ptxsim.machine import Machine
@@ -23,7 +24,7 @@ class _Arrival:
     lanes: Index
     key: npt.NDArray[np.int64]
     sync: bool
-    heard: dict[int, npt.NDArray[np.int64]]
+    heard: dict[int, Word]
 
 
 class Barriers:

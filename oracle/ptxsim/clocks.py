@@ -1,6 +1,7 @@
 """Which barriers each thread has passed, and so which accesses happened before its own (`races`)."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,17 @@ from oracle.ptxsim.lanes import Lanes, lanes_of
 
 U32 = npt.NDArray[np.uint32]
 Bool = npt.NDArray[np.bool_]
+
+
+class Word(NamedTuple):
+    """What threads that arrive at a barrier without waiting leave to those who wait.
+
+    ``heard`` is the last tick of each warp of the CTA that happened before; ``more`` is what `cluster_clocks`
+    adds.
+    """
+
+    heard: npt.NDArray[np.int64]
+    more: tuple[Any, ...] = ()
 
 
 class Clocks:
@@ -40,13 +52,14 @@ class Clocks:
         self.atomic = np.uint32(3 << width)
         self.code_mask = np.uint32((1 << self.bits) - 1)
         self.warp_mask = (self.one & ~np.uint32(WARP - 1)) | self.several
+        self.bits_of_tick = 32 - self.bits
         self.tick = self.oldest = 1
         self.thread: U32 = geometry.thread.astype(np.uint32)
         self.stamp: U32 = self.thread | np.uint32(1 << self.bits)
         self.base: U32 = np.full(geometry.size, 1 << self.bits, np.uint32)
         self._known: npt.NDArray[np.int64] | None = None
 
-    def barrier(self, lanes: Lanes, full: bool, words: Sequence[npt.NDArray[np.int64]] = ()) -> None:
+    def barrier(self, lanes: Lanes, full: bool, words: Sequence[Word] = ()) -> None:
         """Note a barrier of ``lanes``; ``full`` if it was all threads of their CTAs.
 
         A partial barrier is of one CTA; ``words`` is what threads left that arrived without waiting.
@@ -59,16 +72,16 @@ class Clocks:
             return
         heard = self._heard(lanes)
         for word in words:
-            heard = np.maximum(heard, word)
+            heard = np.maximum(heard, word.heard)
         assert self._known is not None
         self._known[lanes.index[0] // self.geometry.pitch, self._warps(lanes)] = heard
         self._advance(lanes)
 
-    def leave_word(self, lanes: Lanes) -> dict[int, npt.NDArray[np.int64]]:
+    def leave_word(self, lanes: Lanes) -> dict[int, Word]:
         """Return, for each CTA, what ``lanes`` knew when they arrived without waiting."""
         ctas = lanes.index // self.geometry.pitch
         words = {
-            int(cta): self._heard(lanes_of(self.geometry, lanes.index[ctas == cta]))
+            int(cta): Word(self._heard(lanes_of(self.geometry, lanes.index[ctas == cta])))
             for cta in np.unique(ctas)
         }
         self._advance(lanes)
@@ -81,7 +94,7 @@ class Clocks:
     def _advance(self, lanes: Lanes) -> None:
         """Give ``lanes`` a new tick."""
         self.tick += 1
-        if self.tick >> (32 - self.bits):
+        if self.tick >> self.bits_of_tick:
             raise OverflowError("more barriers than the race detector can tell apart")
         self.stamp = lanes.put(self.stamp, lanes.take(self.thread) | np.uint32(self.tick << self.bits))
 
@@ -103,13 +116,21 @@ class Clocks:
         heard[warps] = np.maximum(heard[warps], self.stamp[first].astype(np.int64) >> self.bits)
         return np.asarray(heard)
 
+    def mates(self, lanes: Lanes, stamp: U32) -> U32:
+        """Return, for lanes with these stamps: what their warps did with a smaller one happened before."""
+        return stamp & ~self.code_mask
+
+    def mates_of(self, index: Index) -> U32:
+        """Return the same for the lanes at ``index``."""
+        return self.stamp[index] & ~self.code_mask
+
     def unordered(self, index: Index, old: U32) -> Bool:
         """Return which accesses ``old`` (one stamp a lane) are not ordered before the lanes at ``index``."""
         pitch, per_launch = self.geometry.pitch, self.geometry.ctas_per_launch
         code = (old & self.code_mask).astype(np.int64)
         tick = (old >> np.uint32(self.bits)).astype(np.int64)
         me = self.geometry.thread[index]
-        own_tick = (self.stamp[index] >> np.uint32(self.bits)).astype(np.int64)
+        own_tick = (self.mates_of(index) >> np.uint32(self.bits)).astype(np.int64)
         owner = code & int(self.one)
         is_atomic = code >= int(self.atomic)
         one_warp = (code < int(self.several)) | is_atomic

@@ -11,10 +11,14 @@ import numpy.typing as npt
 
 from oracle.ptxsim.access import Fault
 from oracle.ptxsim.cluster_clocks import ClusterClocks
+from oracle.ptxsim.distant_races import DistantTracker
+from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.geometry import Geometry, Index
 from oracle.ptxsim.lanes import Lanes
+from oracle.ptxsim.mbarriers import BYTES
+from oracle.ptxsim.races import Report
 from oracle.ptxsim.shared import Shared
-from oracle.ptxsim.vectors import columns, gather, interleaved, part, scatter
+from oracle.ptxsim.vectors import columns, gather, interleaved, part, runs, scatter
 
 Array = npt.NDArray[Any]
 
@@ -25,7 +29,13 @@ _INSIDE: Final = np.uint32((1 << TAG) - 1)
 
 
 class DistantShared(Shared):
-    """The shared memory of every CTA of a tile whose program uses clusters."""
+    """The shared memory of every CTA of a tile whose program uses clusters or mbarriers."""
+
+    clocks: ClusterClocks
+    tracker: DistantTracker
+
+    def _tracker(self, cells: int) -> DistantTracker:
+        return DistantTracker(self.clocks, cells)
 
     @property
     def geometry(self) -> Geometry:
@@ -79,13 +89,33 @@ class DistantShared(Shared):
             position = int(np.flatnonzero(gone)[0])
             detail = f"CTA {rank[position]} of the cluster, whose shared memory is accessed, has exited"
             raise fault("absent CTA", detail, position, int(address[position]))
-        clocks = self.clocks
-        assert isinstance(clocks, ClusterClocks)
-        unknown = (lanes.take(clocks.started) >> rank) & np.uint32(1) == 0
+        unknown = (lanes.take(self.clocks.started) >> rank) & np.uint32(1) == 0
         if unknown.any():
             position = int(np.flatnonzero(unknown)[0])
             detail = f"nothing before says that CTA {rank[position]} of the cluster has started"
             raise fault("absent CTA", detail, position, int(address[position]))
+
+    def report(self, fault: Fault, lanes: Lanes | None = None) -> Report:
+        """Return the maker of errors; for ``lanes`` that may be of another CTA, it names the cell's."""
+        plain = super().report(fault)
+        if lanes is None:
+            return plain
+        own = lanes.take(self.geometry.cta)
+
+        def there(kind: str, detail: str, position: int, cell: int) -> SimulationError:
+            cta, offset = divmod(cell * self.granule, self.pitch)
+            if cta == own[position]:
+                return fault(kind, detail, position, self.start + offset, self._place(offset))
+            rank = int(self.geometry.rank[cta])
+            address = (rank + 1 << TAG) + self.start + offset
+            return fault(kind, detail, position, address, f"{self._place(offset)} of CTA {rank}")
+
+        def make(position: int, cell: int, problem: str, kind: str = "race") -> SimulationError:
+            if not problem:
+                kind, problem = "uninitialised", "a read of what nobody has written"
+            return there(kind, problem, position, cell)
+
+        return make
 
     def _cells(self, offsets: Index, size: int) -> tuple[Index, int]:
         return part(offsets, self.granule), size // self.granule
@@ -94,8 +124,8 @@ class DistantShared(Shared):
         """Load, from ``.shared::cluster``."""
         size = np.dtype(code).itemsize
         offsets = self.elsewhere(lanes, address, size * count, fault)
-        first, cells = self._cells(offsets, size * count)
-        self.tracker.written(first, cells, True, self.report(fault))
+        self.tracker.distant_read(lanes, *self._cells(offsets, size * count), self.report(fault, lanes))
+        self.touch(lanes, offsets)
         return columns(gather(self.view(code), part(offsets, size), count, True), count)
 
     def store_distant(
@@ -104,7 +134,9 @@ class DistantShared(Shared):
         """Store, to ``.shared::cluster``."""
         size, count = np.dtype(code).itemsize, len(values)
         offsets = self.elsewhere(lanes, address, size * count, fault)
-        self.mark(offsets, size * count)
+        cells = self._cells(offsets, size * count)
+        self.tracker.distant_write(lanes, *cells, self.report(fault, lanes), self.clocks.distant(lanes))
+        self.touch(lanes, offsets)
         scatter(self.view(code), part(offsets, size), count, True, interleaved(values, lanes.n, code))
 
     def atomic_distant(self, lanes: Lanes, address: Array, code: str, fault: Fault) -> tuple[Array, Index]:
@@ -112,10 +144,86 @@ class DistantShared(Shared):
         size = np.dtype(code).itemsize
         offsets = self.elsewhere(lanes, address, size, fault)
         first, cells = self._cells(offsets, size)
-        self.tracker.written(first, cells, True, self.report(fault))
+        report, mark = self.report(fault, lanes), self.clocks.distant(lanes, atomic=True)
+        self.tracker.written(first, cells, True, report)
+        self.tracker.distant_write(lanes, first, cells, report, mark, atomics=True)
+        self.touch(lanes, offsets)
         return self.view(code), part(offsets, size)
 
-    def mark(self, offsets: Index, size: int) -> None:
-        """Note a write."""
+    def bring(
+        self, lanes: Lanes, offsets: Index, size: int, keys: Index, reduction: bool, fault: Fault
+    ) -> None:
+        """Note asynchronous stores of ``size`` bytes, or reductions, that mbarriers are told of."""
         first, cells = self._cells(offsets, size)
-        scatter(self.tracker.writer, first, cells, True, np.ones(len(first) * cells, np.uint32))
+        report, mark = self.report(fault, lanes), self.clocks.mark(keys, reduction)
+        if reduction:
+            self.tracker.written(first, cells, True, report)
+        self.tracker.distant_write(lanes, first, cells, report, mark, atomics=reduction)
+        self._issue(keys)
+
+    def remark(self, offsets: Index, size: int, keys: Index, reduction: bool) -> None:
+        """Note the phases that stores under way are counted in when they arrive, later than issued."""
+        self.tracker.remark(runs(*self._cells(offsets, size)), self.clocks.mark(keys, reduction))
+        self._issue(keys)
+
+    @cached_property
+    def _issued(self) -> dict[int, Index]:
+        """For each CTA: how many phases of its mbarriers must be complete for all stores to have arrived."""
+        return {}
+
+    def _issue(self, keys: Index) -> None:
+        for number in np.unique(keys // self.geometry.ctas):
+            ctas = keys[keys // self.geometry.ctas == number] % self.geometry.ctas
+            issued = self._issued.setdefault(int(number), np.zeros(self.geometry.ctas, np.intp))
+            issued[ctas] = self.clocks.phase(int(number))[ctas] + 1
+
+    def own(self, lanes: Lanes, offsets: Index, fault: Fault) -> None:
+        """Note the memory of mbarriers that lanes make."""
+        first, cells = self._cells(offsets, BYTES)
+        self.tracker.write(lanes, first, cells, True, self.report(fault))
+        self.tracker.own(runs(first, cells))
+
+    def disown(self, offsets: Index) -> None:
+        """Note memory that is no mbarrier's any more."""
+        self.tracker.disown(runs(*self._cells(offsets, BYTES)))
+
+    # Who may still be there.
+
+    @cached_property
+    def _touches(self) -> npt.NDArray[np.uint32]:
+        """The tick of each lane's last access of each CTA of its cluster, by rank, plus one."""
+        return np.zeros((self.geometry.size, self.geometry.ctas_per_cluster), np.uint32)
+
+    def touch(self, lanes: Lanes, offsets: Index) -> None:
+        """Note accesses of other CTAs, which must not end before them."""
+        cta = offsets // self.pitch
+        others = np.flatnonzero(cta != lanes.take(self.geometry.cta))
+        if len(others):
+            index = lanes.index[others]
+            ticks = self.clocks.stamp[index] >> np.uint32(self.clocks.bits)
+            self._touches[index, self.geometry.rank[cta[others]]] = ticks
+
+    def leave(self, cta: int, lane: int) -> str:
+        """Note that a CTA's last thread, ``lane``, exits; return what is wrong with that, if anything."""
+        self.gone[cta] = True
+        geometry, clocks = self.geometry, self.clocks
+        for number, issued in self._issued.items():
+            seen = clocks.observed[number][cta * geometry.pitch : (cta + 1) * geometry.pitch].max()
+            if seen < issued[cta]:
+                return "a CTA exits that has not seen all asynchronous stores into its shared memory arrive"
+        if "_touches" not in self.__dict__:
+            return ""
+        lanes = clocks.roster[geometry.cluster_of[cta]]
+        ticks = self._touches[lanes, geometry.rank[cta]]
+        lanes, ticks = lanes[ticks > 0], ticks[ticks > 0]
+        stamps = clocks.thread[lanes] | (ticks << np.uint32(clocks.bits))
+        first = cta * geometry.pitch
+        for mine in (lane, *range(first, first + geometry.threads)):
+            if not len(lanes):
+                return ""
+            bad = clocks.unordered(np.full(len(lanes), mine), stamps)
+            lanes, stamps = lanes[bad], stamps[bad]
+        if not len(lanes):
+            return ""
+        thread = geometry.thread_in_grid(int(lanes[0]))
+        return f"a CTA exits, and nothing orders that after what thread {thread} does in its shared memory"

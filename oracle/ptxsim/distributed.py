@@ -1,5 +1,6 @@
 """A tile of clusters: what generated code asks of other CTAs' shared memory, and of mbarriers."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -115,10 +116,22 @@ class Distributed(Tile):
         return cta, offsets - cta * self.shared.pitch, address
 
     def _keys(self, index: int, lanes: Lanes, base: Array, offset: int, space: str) -> tuple[Index, Fault]:
-        """Return the keys of the lanes' mbarriers, and how to make an error that names them."""
+        """Return the keys of the lanes' mbarriers, which are there, and the maker of errors naming them."""
         cta, place, address = self._objects(index, lanes, base, offset, space)
         fault = self._named(index, lanes, place, address)
-        return self.mbarriers.keys(cta, place, fault), fault
+        keys = self.mbarriers.keys(cta, place, fault)
+        made, fenced = self.mbarriers.made[keys], self.mbarriers.fenced[keys]
+        bad = self.cluster_clocks.unordered_init(lanes.index, made, fenced)
+        if bad.any():
+            position = int(np.flatnonzero(bad)[0])
+            maker = self.geometry.thread_in_grid(int(self.mbarriers.maker[keys[position]]))
+            detail = f"nothing orders this after the initialisation of the mbarrier by thread {maker}"
+            raise fault("mbarrier", detail, position)
+        return keys, fault
+
+    def _touch(self, lanes: Lanes, keys: Index) -> None:
+        """Note uses of mbarriers that may be of other CTAs."""
+        self.distant.touch(lanes, keys % self.geometry.ctas * self.shared.pitch)
 
     def _named(self, index: int, lanes: Lanes, place: Index, where: Array) -> Fault:
         """Return the maker of errors that name the lanes' mbarriers."""
@@ -143,12 +156,20 @@ class Distributed(Tile):
             return
         cta, place, address = self._objects(index, lanes, base, offset, space)
         fault = self._named(index, lanes, place, address)
-        self.mbarriers.init(cta, place, self._counts(lanes, count), fault)
+        keys = self.mbarriers.init(cta, place, self._counts(lanes, count), fault)
+        self.distant.own(lanes, cta * self.shared.pitch + place, self._fault(index, lanes))
+        self.cluster_clocks.know(len(self.mbarriers.places))
+        self.mbarriers.made[keys] = lanes.take(self.clocks.stamp)
+        self.mbarriers.maker[keys] = lanes.index
+        self.mbarriers.fenced[keys] = False
 
     def mbarrier_inval(self, index: int, lanes: Lanes, base: Array, offset: int, space: str) -> None:
         """``mbarrier.inval``."""
         if lanes.n:
-            self.mbarriers.invalidate(self._keys(index, lanes, base, offset, space)[0])
+            keys, _ = self._keys(index, lanes, base, offset, space)
+            self.mbarriers.invalidate(keys)
+            place = np.array(self.mbarriers.places)[keys // self.geometry.ctas]
+            self.distant.disown(keys % self.geometry.ctas * self.shared.pitch + place)
 
     def mbarrier_tx(
         self, index: int, lanes: Lanes, base: Array, offset: int, space: str, size: Array, complete: bool
@@ -156,8 +177,10 @@ class Distributed(Tile):
         """``mbarrier.expect_tx`` and ``mbarrier.complete_tx``."""
         if lanes.n:
             keys, fault = self._keys(index, lanes, base, offset, space)
+            self._touch(lanes, keys)
             change = self.mbarriers.complete if complete else self.mbarriers.expect
             change(keys, self._counts(lanes, size), fault)
+            self._tell()
 
     def mbarrier_arrive(
         self,
@@ -175,10 +198,23 @@ class Distributed(Tile):
             return np.empty(0, np.uint64)
         keys, fault = self._keys(index, lanes, base, offset, space)
         counts = self._counts(lanes, count)
+        self._touch(lanes, keys)
         if expect:
             self.mbarriers.expect(keys, counts, fault)
             counts = np.ones(lanes.n, np.int64)
-        return self.mbarriers.arrive(keys, counts, fault)
+        if relaxed:
+            self.cluster_clocks.contribute(lanes, keys)
+        else:
+            self.cluster_clocks.arrive(lanes, keys)
+        states = self.mbarriers.arrive(keys, counts, fault)
+        self._tell()
+        return states
+
+    def _tell(self) -> None:
+        """Tell the clocks of the phases that are complete now."""
+        for keys in self.mbarriers.finished:
+            self.cluster_clocks.complete(keys)
+        self.mbarriers.finished = []
 
     def mbarrier_test(
         self,
@@ -195,15 +231,20 @@ class Distributed(Tile):
         keys, fault = self._keys(index, lanes, base, offset, space)
         wanted = np.broadcast_to(lanes.pick(operand), lanes.n)
         self.tested = self.mbarriers.test(keys, wanted, parity, fault)
+        self._waited[lanes.index] = keys
         if self.tested.any() and not relaxed:
-            self.cluster_clocks.observe(lanes_of(self.geometry, lanes.index[self.tested]))
-        for lane, key in zip(lanes.index[~self.tested], keys[~self.tested], strict=True):
-            self._waiting_for[int(lane)] = int(key)
+            seen = lanes_of(self.geometry, lanes.index[self.tested])
+            self.cluster_clocks.observe(seen, keys[self.tested])
         return self.tested
+
+    @cached_property
+    def _waited(self) -> Index:
+        """The mbarrier that each lane has tested last."""
+        return np.zeros(self.geometry.size, np.intp)
 
     def unfinished(self, index: int, lane: int) -> SimulationError:
         """Return the error of a lane that waits for a phase that nobody will complete."""
-        key = self._waiting_for[lane]
+        key = int(self._waited[lane])
         place = self.mbarriers.name(key)
         name, address = self.program.shared_name(place), self.program.shared_start + place
         detail = f"waits for an mbarrier whose {self.mbarriers.lacks(key)}"
@@ -227,41 +268,106 @@ class Distributed(Tile):
         """``st.async``, or ``red.async`` of operation ``name``."""
         if not lanes.n:
             return
+        fault = self._fault(index, lanes)
         address = self._window(index, lanes, base, offset, space)
         size = np.dtype(code).itemsize * len(values)
-        offsets = self.distant.elsewhere(lanes, address, size, self._fault(index, lanes))
-        keys, fault = self._keys(index, lanes, bar, bar_offset, space)
+        offsets = self.distant.elsewhere(lanes, address, size, fault)
+        keys, named = self._keys(index, lanes, bar, bar_offset, space)
         apart = offsets // self.shared.pitch != keys % self.geometry.ctas
         if apart.any():
             position = int(np.flatnonzero(apart)[0])
-            raise fault("mbarrier", "the mbarrier is in another CTA than the destination", position)
+            raise named("mbarrier", "the mbarrier is in another CTA than the destination", position)
+        self.distant.bring(lanes, offsets, size, keys, bool(name), fault)
+        self.cluster_clocks.contribute(lanes, keys)
         picked = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
-        if name:
-            self.distant.atomic_distant(lanes, address, code, self._fault(index, lanes))
+        late = None if self.order.late is None else lanes.take(self.order.late)
+        store = _Store(index, lanes, offsets, keys, code, picked, name)
+        if late is None:
+            self._deliver(store)
         else:
-            self.distant.mark(offsets, size)
-        self._deliver(offsets, keys, code, picked, name, fault)
-
-    def _deliver(
-        self, offsets: Index, keys: Index, code: str, values: list[Array], name: str, fault: Fault
-    ) -> None:
-        """Write what stores have brought, and tell their mbarriers."""
-        size = np.dtype(code).itemsize
-        view, first = self.shared.view(code), part(offsets, size)
-        if name:
-            accumulate(name, view, first, values[0])
-        else:
-            scatter(view, first, len(values), True, interleaved(values, len(offsets), code))
-        self.mbarriers.complete(keys, np.full(len(keys), size * len(values), np.int64), fault)
+            self._deliver(store.part(~late))
+            self.under_way.append(store.part(late))
 
     @cached_property
-    def _waiting_for(self) -> dict[int, int]:
-        """The mbarrier that each lane has found unfinished, by lane."""
-        return {}
+    def under_way(self) -> "list[_Store]":
+        """Stores that are issued but have not arrived."""
+        return []
+
+    def deliver_late(self) -> bool:
+        """Let the last of the stores under way arrive; return whether there was one."""
+        while self.under_way:
+            store = self.under_way.pop()
+            if len(store.keys):
+                self.distant.remark(store.offsets, store.size, store.keys, bool(store.name))
+                self._deliver(store)
+                return True
+        return False
+
+    def _deliver(self, store: "_Store") -> None:
+        """Write what stores have brought, and tell their mbarriers."""
+        if not len(store.keys):
+            return
+        view = self.shared.view(store.code)
+        first = part(store.offsets, np.dtype(store.code).itemsize)
+        if store.name:
+            accumulate(store.name, view, first, store.values[0])
+        else:
+            values = interleaved(store.values, len(first), store.code)
+            scatter(view, first, len(store.values), True, values)
+        place = np.array(self.mbarriers.places)[store.keys // self.geometry.ctas]
+        fault = self._named(store.index, store.lanes, place, place + self.program.shared_start)
+        self.mbarriers.complete(store.keys, np.full(len(store.keys), store.size, np.int64), fault)
+        self._tell()
+
+    # Fences, and the end.
 
     def fence_init(self, lanes: Lanes) -> None:
         """``fence.mbarrier_init.release.cluster``."""
+        self.mbarriers.fenced |= np.isin(self.mbarriers.maker, lanes.index)
 
-    def leave(self, cta: Index) -> None:
-        """Note that all threads of CTAs have exited."""
-        self.distant.gone[cta] = True
+    def fence_cluster(self, lanes: Lanes) -> None:
+        """Note a fence of the cluster's scope or a wider one."""
+        if self.program.clustered and lanes.n:
+            self.cluster_clocks.fence(lanes)
+
+    def leave(self, index: int, lanes: Lanes, alive: npt.NDArray[np.bool_]) -> None:
+        """Note that lanes have exited; whole CTAs may have by that."""
+        ctas = np.unique(lanes.take(self.geometry.cta))
+        living = np.add.reduceat(alive.astype(np.intp), np.arange(0, self.geometry.size, self.geometry.pitch))
+        ctas = ctas[living[ctas] == 0]
+        while len(ctas) and self.deliver_late():
+            pass
+        for cta in ctas:
+            lane = int(lanes.index[lanes.take(self.geometry.cta) == cta][-1])
+            problem = self.distant.leave(int(cta), lane)
+            if problem:
+                raise self.error("absent CTA", problem, index, lane)
+            for key in self.mbarriers.unfinished(int(cta)):
+                place = self.mbarriers.name(key)
+                name, address = self.program.shared_name(place), self.program.shared_start + place
+                detail = f"a CTA exits with an mbarrier whose {self.mbarriers.lacks(key)}"
+                raise self.error("mbarrier", detail, index, lane, address, name)
+
+
+@dataclass
+class _Store:
+    """Asynchronous stores of one instruction: lanes, and first byte, mbarrier and values of each."""
+
+    index: int
+    lanes: Lanes
+    offsets: Index
+    keys: Index
+    code: str
+    values: list[Array]
+    name: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of each store."""
+        return np.dtype(self.code).itemsize * len(self.values)
+
+    def part(self, which: npt.NDArray[np.bool_]) -> "_Store":
+        """Return the stores of some of the lanes."""
+        lanes = Lanes(self.lanes.geometry, self.lanes.index[which], 1)
+        values = [value[which] for value in self.values]
+        return _Store(self.index, lanes, self.offsets[which], self.keys[which], self.code, values, self.name)

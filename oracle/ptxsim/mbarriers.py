@@ -33,8 +33,12 @@ class Mbarriers:
         int64 per key: how many phases are complete.
     pending, tx
         int64 per key: arrivals, and bytes, that the phase lacks.
+    made, maker, fenced
+        By key: the stamp and the lane of whoever made the object, and whether a fence came after that.
     completions
         Phases completed so far, of all objects.
+    finished
+        The keys of those whose clocks still have to be told.
     """
 
     def __init__(self, ctas: int) -> None:
@@ -43,7 +47,10 @@ class Mbarriers:
         self.valid = np.zeros(0, np.bool_)
         self.seen = np.zeros(0, np.bool_)
         self.expected, self.pending, self.tx, self.phase = (np.zeros(0, np.int64) for _ in range(4))
+        self.made, self.fenced = np.zeros(0, np.uint32), np.zeros(0, np.bool_)
+        self.maker = np.zeros(0, np.intp)
         self.completions = 0
+        self.finished: list[Keys] = []
 
     def keys(self, cta: Keys, place: Keys, fault: Fault) -> Keys:
         """Return the keys of objects that are initialised."""
@@ -83,7 +90,7 @@ class Mbarriers:
         return keys
 
     def _grow(self) -> None:
-        for name in ("valid", "seen", "expected", "pending", "tx", "phase"):
+        for name in ("valid", "seen", "expected", "pending", "tx", "phase", "made", "maker", "fenced"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros(self.ctas, old.dtype)]))
 
@@ -147,6 +154,8 @@ class Mbarriers:
         self.pending[done] = self.expected[done]
         self.seen[done] = False
         self.completions += len(done)
+        if len(done):
+            self.finished.append(done)
 
     def test(self, keys: Keys, operand: Array, parity: bool, fault: Fault) -> npt.NDArray[np.bool_]:
         """Return for each lane whether its phase is complete."""
@@ -162,6 +171,11 @@ class Mbarriers:
             done = phase > asked
         self.seen[keys[done]] = True
         return np.asarray(done)
+
+    def unfinished(self, cta: int) -> list[int]:
+        """Return the keys of a CTA's objects for which bytes have still to come, or have come too early."""
+        keys = np.arange(cta, len(self.tx), self.ctas)
+        return [int(key) for key in keys[self.valid[keys] & (self.tx[keys] != 0)]]
 
     def lacks(self, key: int) -> str:
         """Say in words what the present phase of an object lacks."""

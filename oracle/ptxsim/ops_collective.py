@@ -132,11 +132,19 @@ def wait(e: Emitter, i: Instruction) -> None:
 
 
 @form("griddepcontrol.launch_dependents", "", "effect")
-@form("membar.{level:cta,gl,sys}", "", "effect")
-@form("fence{order:,.sc,.acq_rel,.acquire,.release}.{level:cta,cluster,gpu,sys}", "", "effect")
+@form("membar.{level:cta}", "", "effect")
+@form("fence{order:,.sc,.acq_rel,.acquire,.release}.{level:cta}", "", "effect")
 @form("fence.proxy.{kind:alias,async}", "", "effect")
 @form("fence.proxy.async.{kind:global,shared::cta,shared::cluster}", "", "effect")
 @form("fence{proxy:,.proxy.async::generic}.acquire.sync_restrict::shared::cluster.cluster", "", "effect")
 @form("fence{proxy:,.proxy.async::generic}.release.sync_restrict::shared::cta.cluster", "", "effect")
+@form("fence{order:.acquire}.{level:cluster,gpu,sys}", "", "effect")
 def nothing(e: Emitter, i: Instruction, **parts: str) -> None:
     """Nothing that one launch could observe: a fence without a barrier orders no other thread here."""
+
+
+@form("membar.{level:gl,sys}", "", "effect")
+@form("fence{order:,.sc,.acq_rel,.release}.{level:cluster,gpu,sys}", "", "effect")
+def fence(e: Emitter, i: Instruction, **parts: str) -> None:
+    """Let a relaxed arrival at the cluster's barrier order what came before; nothing else."""
+    e.lines.append(f"M.fence_cluster({e.lanes()})")

@@ -6,6 +6,7 @@ does together. Schedule 0 keeps all threads in step. Any other draws, the same f
 - a priority of one of a few for each thread (even schedules), or each warp (odd ones): the most urgent run
   until they wait for others, then the next;
 - the order in which lanes of one atomic instruction have their turn;
+- whose asynchronous stores arrive late;
 - what is in registers that nobody has written.
 
 No correct kernel notices any of it.
@@ -31,12 +32,16 @@ class Order:
         int64 per lane: who goes first; ``None`` in the canonical order.
     turn
         intp per lane: whose turn is earlier in an atomic; ``None``: in lane order.
+    late
+        bool per lane: whose asynchronous stores arrive as late as they can, and whose first ``try_wait`` of a
+        phase may fail; ``None``: nobody's.
     fill
         The byte that registers hold at the start.
     """
 
     priority: npt.NDArray[np.int64] | None
     turn: Index | None
+    late: npt.NDArray[np.bool_] | None
     fill: int
 
     def blank(self, size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -54,10 +59,12 @@ class Order:
 def order_of(geometry: Geometry, schedule: int) -> Order:
     """Return the order of a schedule, 0 or more."""
     if schedule == 0:
-        return Order(None, None, 0)
+        return Order(None, None, None, 0)
     draw = np.random.default_rng(schedule)
     lanes = geometry.pitch * geometry.ctas_per_launch
     unit = WARP if schedule % 2 else 1
     priority = draw.integers(0, PRIORITIES, lanes // unit).repeat(unit)
     turn, fill = draw.permutation(lanes), int(draw.integers(1, 256))
-    return Order(np.tile(priority, geometry.launches), np.tile(turn, geometry.launches), fill)
+    late = draw.integers(0, 2, lanes) == 1
+    priority, turn, late = (np.tile(drawn, geometry.launches) for drawn in (priority, turn, late))
+    return Order(priority, turn, late, fill)

@@ -21,7 +21,7 @@ was an atomic. An atomic leaves the stamp of a plain write by the same thread si
 that one still asks other threads for more.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +35,21 @@ U32 = npt.NDArray[np.uint32]
 Bool = npt.NDArray[np.bool_]
 
 _LOG_LIMIT = 64
-_NOWHERE: Index = np.zeros(0, np.intp)
+NOWHERE: Index = np.zeros(0, np.intp)
 
 
-Report = Callable[[int, int, str], Exception]
+Read = tuple[Index, int, bool, U32, U32]
+"""A logged read: first cells, cells a lane, aligned, and the stamp and base of each lane."""
+
+
+class Report(Protocol):
+    """Makes the exception for a cell: ``(position in the lanes, cell, problem, kind)``.
+
+    An empty problem means a cell that nobody has written.
+    """
+
+    def __call__(self, position: int, cell: int, problem: str, kind: str = "race") -> Exception:
+        """Return the exception."""
 
 
 class Tracker:
@@ -54,7 +65,7 @@ class Tracker:
         # Runs of up to 16 cells are looked at as one wider element.
         self.writer: U32 = np.zeros(-(-cells // 16) * 16, np.uint32)
         self._reader: U32 | None = None
-        self._log: list[tuple[Index, int, bool, U32, U32]] = []
+        self._log: list[Read] = []
         self._marks: Bool | None = None
         self._marked = 0
         self._one_cta = one_cta
@@ -65,9 +76,13 @@ class Tracker:
         if self._one_cta:
             self._forget()
 
-    def _all_ordered(self, tick: int) -> bool:
-        """Return whether everything up to ``tick`` lies before the last CTA barrier of every lane."""
-        return self._one_cta and tick < self.clocks.oldest
+    def _writes_ordered(self) -> bool:
+        """Return whether every write so far lies before the last CTA barrier of every lane."""
+        return self._one_cta and self._last_write < self.clocks.oldest
+
+    def _reads_ordered(self) -> bool:
+        """Return whether every read so far lies before the last CTA barrier of every lane."""
+        return self._one_cta and self._last_read < self.clocks.oldest
 
     def written(self, first: Index, count: int, aligned: bool, report: Report) -> U32:
         """Return the stamps of the last writes; a cell never written is an error.
@@ -85,13 +100,13 @@ class Tracker:
         clocks = self.clocks
         writer = self.written(first, count, aligned, report)
         base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
-        if not self._all_ordered(self._last_write):
+        if not self._writes_ordered():
             places = self._unordered(lanes, first, count, writer)
             if len(places):
                 raise self._race(
                     first, count, writer, int(places[0]), "read of what was written by {}", report
                 )
-        if self._log and self._all_ordered(self._last_read):
+        if self._log and self._reads_ordered():
             self._forget()
         elif len(self._log) > _LOG_LIMIT:
             self._settle()
@@ -107,7 +122,7 @@ class Tracker:
         if count > 1:
             stamp = stamp.repeat(count)
         mark = stamp | clocks.atomic if atomic else stamp
-        if not self._all_ordered(self._last_write):
+        if not self._writes_ordered():
             old = gather(self.writer, first, count, aligned)
             places = self._unordered(lanes, first, count, old)
             if atomic:
@@ -117,7 +132,7 @@ class Tracker:
                 mark = np.where(old == stamp, stamp, mark)
             if len(places):
                 raise self._race(first, count, old, int(places[0]), "write of what was written by {}", report)
-        if not self._all_ordered(self._last_read):
+        if not self._reads_ordered():
             if self._log and self._was_read(first, count, aligned):
                 self._settle()
             if self._reader is not None:
@@ -144,20 +159,27 @@ class Tracker:
 
     def _unordered(self, lanes: Lanes, first: Index, count: int, old: U32) -> Index:
         """Return the places in ``old`` whose accesses are not ordered before the lanes' access now."""
-        clocks = self.clocks
-        base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
-        if count > 1:
-            base, stamp = base.repeat(count), stamp.repeat(count)
-        late = old >= base if self._one_cta else old != 0
+        if self._one_cta:
+            base = lanes.take(self.clocks.base)
+            return self._late(lanes, count, old, old >= (base.repeat(count) if count > 1 else base))
+        return self._late(lanes, count, old, old != 0)
+
+    def _late(self, lanes: Lanes, count: int, old: U32, late: Bool) -> Index:
+        """Return those of the ``late`` places in ``old`` that nothing orders."""
         if not np.count_nonzero(late):
-            return _NOWHERE
+            return NOWHERE
+        clocks = self.clocks
+        stamp = lanes.take(clocks.stamp)
+        mates = clocks.mates(lanes, stamp)
+        if count > 1:
+            stamp, mates = stamp.repeat(count), mates.repeat(count)
         # The usual reasons, for all lanes at once: the same thread, or the same warp before a bar.warp.sync.
         difference = old ^ stamp
         late &= (difference & clocks.code_mask) != 0
-        late &= ((difference & clocks.warp_mask) != 0) | (old >= (stamp & ~clocks.code_mask))
+        late &= ((difference & clocks.warp_mask) != 0) | (old >= mates)
         places = np.flatnonzero(late)
         if not len(places):
-            return _NOWHERE
+            return NOWHERE
         return np.asarray(places[clocks.unordered(lanes.index[places // count], old[places])])
 
     def _race(
@@ -185,24 +207,27 @@ class Tracker:
 
     def _settle(self) -> None:
         """Work off the log of reads."""
-        clocks = self.clocks
         if self._reader is None:
             self._reader = np.zeros(len(self.writer), np.uint32)
-        reader = self._reader
-        for first, count, _, stamp_of_lane, base_of_lane in self._log:
+        self._note(self._reader, self._log, self._one_cta)
+        self._forget()
+
+    def _note(self, reader: U32, log: list[Read], one_cta: bool) -> None:
+        """Note reads as the last ones; with ``one_cta`` those before a CTA's barrier are of no interest."""
+        clocks = self.clocks
+        for first, count, _, stamp_of_lane, base_of_lane in log:
             cells = runs(first, count)
             stamp, base = stamp_of_lane.repeat(count), base_of_lane.repeat(count)
             old = reader.take(cells)
             reader[cells] = stamp
             left = reader.take(cells)
             # A cell that another lane of this instruction read too, or another thread since the last barrier.
-            recent = old >= base if self._one_cta else old != 0
+            recent = old >= base if one_cta else old != 0
             shared = (left != stamp) | (recent & ((old ^ stamp) & clocks.code_mask != 0))
             if np.count_nonzero(shared):
                 where = np.flatnonzero(shared)
                 before = np.where(recent, old, stamp)
                 self._several(reader, cells[where], stamp[where], left[where], before[where])
-        self._forget()
 
     def _several(self, reader: U32, cells: Index, stamp: U32, left: U32, old: U32) -> None:
         """Mark cells read by several threads: ``stamp`` and ``left`` now, ``old`` before."""

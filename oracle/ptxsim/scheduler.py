@@ -26,6 +26,10 @@ from oracle.ptxsim.syntax import Immediate, Register
 Array = npt.NDArray[Any]
 
 
+_POLLS = 1000
+"""How often threads may ask for a phase while nobody else can run."""
+
+
 class Code:
     """The functions generated for a program so far, and what only depends on the tile's shape."""
 
@@ -95,7 +99,8 @@ class Scheduler:
         self.barriers = Barriers(machine, self.alive)
         self.clusters = ClusterBarriers(machine, self.alive) if self.program.clustered else None
         self._parked: list[tuple[int, Lanes]] = []
-        self._completions = 0
+        self._completions = self._polls = 0
+        self._failed = np.zeros(self.geometry.size if self.clusters else 0, np.bool_)
         self._ready: dict[tuple[int, int], list[Lanes]] = {}
         self._order: list[tuple[int, int]] = []
         self._meeting: dict[int, list[Lanes]] = {}
@@ -145,7 +150,7 @@ class Scheduler:
             if found.stop == "branch":
                 self._push((priority, self.program.targets[found.end - 1]), lanes)
             else:
-                self._leave(lanes)
+                self._leave(found.end - 1, lanes)
 
     def _part(self, lanes: Lanes, held: Array) -> Lanes:
         return lanes_of(self.geometry, lanes.index[held])
@@ -176,13 +181,12 @@ class Scheduler:
             return Lanes(self.geometry, None, self.geometry.pitch)
         return lanes_of(self.geometry, _sorted(parts, self.geometry.size))
 
-    def _leave(self, lanes: Lanes) -> None:
+    def _leave(self, index: int, lanes: Lanes) -> None:
         self.alive[lanes.index] = False
         for pc, released in self.barriers.complete():
             self._add(pc, released)
         if self.clusters:
-            living = np.bincount(self.geometry.cta[self.alive], minlength=self.geometry.ctas)
-            self.machine.leave(np.flatnonzero(living == 0))
+            self.machine.leave(index, lanes, self.alive)
             for pc, released in self.clusters.left():
                 self._add(pc, released)
 
@@ -241,20 +245,50 @@ class Scheduler:
         if some:
             self._add(index + 1, self._part(lanes, done))
         if some < lanes.n:
-            self._parked.append((index, self._part(lanes, ~done)))
+            self._park(index, self._part(lanes, ~done))
+
+    def _park(self, index: int, lanes: Lanes) -> None:
+        """Let lanes wait, or for once not: ``try_wait`` may fail after a time."""
+        late = self.machine.order.late
+        if late is not None and ".try_wait" in self.program.code[index].opcode:
+            failing = lanes.take(late & ~self._failed)
+            if failing.any():
+                gone = self._part(lanes, failing)
+                self._failed[gone.index] = True
+                self._add(index + 1, gone)
+                lanes = self._part(lanes, ~failing)
+        if lanes.n:
+            self._parked.append((index, lanes))
 
     def _wake(self) -> None:
-        """Test again if a phase has been completed since."""
+        """Test again where a phase has been completed since; if nobody can run, do what can wait no more."""
         completions = self.machine.mbarriers.completions
+        while completions == self._completions and not self._order:
+            if not self.machine.deliver_late():
+                self._give_up()
+                return
+            completions = self.machine.mbarriers.completions
         if completions == self._completions:
             return
-        self._completions = completions
+        self._completions, self._polls = completions, 0
         parked: dict[int, list[Lanes]] = {}
         for index, lanes in self._parked:
             parked.setdefault(index, []).append(lanes)
         self._parked = []
         for index, parts in parked.items():
             self._test(index, self._union(parts))
+
+    def _give_up(self) -> None:
+        """Let those go on who only asked, and were told no; at some time that counts as endless."""
+        self._polls += 1
+        if self._polls > _POLLS:
+            return
+        asking = [(i, part) for i, part in self._parked if ".test_wait" in self.program.code[i].opcode]
+        self._parked = [
+            (i, part) for i, part in self._parked if ".test_wait" not in self.program.code[i].opcode
+        ]
+        for index, lanes in asking:
+            self._add(index + 1, lanes)
 
     def _together(self, index: int, lanes: Lanes) -> None:
         """Run a collective for lanes that met."""

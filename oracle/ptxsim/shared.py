@@ -54,8 +54,11 @@ class Shared:
         # fail.
         self.octets = np.full(geometry.ctas * self.pitch, 0xA5, np.uint8)
         self.views: dict[str, Array] = {}
-        self.tracker = Tracker(clocks, geometry.ctas * self.pitch // granule, one_cta=True)
+        self.tracker = self._tracker(geometry.ctas * self.pitch // granule)
         self.origin = geometry.cta * self.pitch
+
+    def _tracker(self, cells: int) -> Tracker:
+        return Tracker(self.clocks, cells, one_cta=True)
 
     def view(self, code: str) -> Array:
         """Return all bytes as elements of type ``code``, flat."""
@@ -105,12 +108,11 @@ class Shared:
     def report(self, fault: Fault) -> Report:
         """Return the maker of a race's or an uninitialised read's exception."""
 
-        def make(position: int, cell: int, problem: str) -> SimulationError:
+        def make(position: int, cell: int, problem: str, kind: str = "race") -> SimulationError:
             offset = cell * self.granule % self.pitch
-            kind, detail = (
-                ("race", problem) if problem else ("uninitialised", "a read of what nobody has written")
-            )
-            return fault(kind, detail, position, self.start + offset, self._place(offset))
+            if not problem:
+                kind, problem = "uninitialised", "a read of what nobody has written"
+            return fault(kind, problem, position, self.start + offset, self._place(offset))
 
         return make
 

@@ -1,0 +1,172 @@
+"""Races in shared memory that other CTAs can reach, and in what asynchronous stores bring.
+
+A CTA's own accesses are watched as in any other program. Accesses through ``.shared::cluster`` leave stamps
+that say so (`cluster_clocks`), which no barrier of a CTA makes old; they look at all reads since the last
+barrier of the cluster, not only since that of the CTA. An asynchronous store counts as made when it is
+issued: nobody may touch its cells until they know that it is there.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from oracle.ptxsim.clocks import U32
+from oracle.ptxsim.cluster_clocks import CLOSER, ClusterClocks
+from oracle.ptxsim.geometry import Index
+from oracle.ptxsim.lanes import Lanes
+from oracle.ptxsim.races import Read, Report, Tracker
+from oracle.ptxsim.vectors import gather, runs
+
+_PAST_LIMIT: Final = 256
+
+
+class DistantTracker(Tracker):
+    """The last write and the last reads of every cell of the shared memory of a tile of clusters."""
+
+    clocks: ClusterClocks
+
+    def __init__(self, clocks: ClusterClocks, cells: int) -> None:
+        super().__init__(clocks, cells, one_cta=True)
+        # Reads by the own CTA that a barrier of it made old, those worked off, and reads by others.
+        self._past: list[Read] = []
+        self._past_reader: U32 | None = None
+        self._distant_reader: U32 | None = None
+        self._closer = False
+
+    def _writes_ordered(self) -> bool:
+        return not self._closer and super()._writes_ordered()
+
+    def _forget(self) -> None:
+        self._past += self._log
+        if len(self._past) > _PAST_LIMIT:
+            self._settle_past()
+        super()._forget()
+
+    def cluster_barrier_of_all(self) -> None:
+        """Forget the reads: a barrier of its cluster, which every thread has passed, orders them."""
+        self._log, self._past = [], []
+        self._past_reader = None
+        super()._forget()
+
+    def _settle_past(self) -> None:
+        if self._past_reader is None:
+            self._past_reader = np.zeros(len(self.writer), np.uint32)
+        self._note(self._past_reader, self._past, one_cta=False)
+        self._past = []
+
+    def _touched(self, cells: Index) -> bool:
+        """Return whether a read that is still to be worked off may have touched one of the cells."""
+        if not self._past and not self._log:
+            return False
+        wanted = np.zeros(len(self.writer), np.bool_)
+        wanted[cells] = True
+        return any(
+            wanted[first].any() if length == 1 else wanted[runs(first, length)].any()
+            for first, length, *_ in (*self._past, *self._log)
+        )
+
+    def _distant(self, lanes: Lanes, count: int, old: U32) -> Index:
+        """Return the places in ``old`` that are not ordered before the lanes' access, whoever's they are."""
+        base = lanes.take(self.clocks.cluster_base)
+        late = (old != 0) & (old >= (base.repeat(count) if count > 1 else base))
+        return self._late(lanes, count, old, late)
+
+    def distant_read(self, lanes: Lanes, first: Index, count: int, report: Report) -> None:
+        """Note a read through ``.shared::cluster``."""
+        writer = self.written(first, count, True, report)
+        places = self._distant(lanes, count, writer)
+        if len(places):
+            raise self._race(first, count, writer, int(places[0]), "read of what was written by {}", report)
+        if self._distant_reader is None:
+            self._distant_reader = np.zeros(len(self.writer), np.uint32)
+        stamp = lanes.take(self.clocks.stamp)
+        read = (first, count, True, stamp, lanes.take(self.clocks.cluster_base))
+        self._note(self._distant_reader, [read], one_cta=True)
+
+    def write(
+        self, lanes: Lanes, first: Index, count: int, aligned: bool, report: Report, *, atomic: bool = False
+    ) -> None:
+        """Note a write by the own CTA, as `Tracker` does."""
+        self._check_reader(self._distant_reader, lanes, first, count, report)
+        super().write(lanes, first, count, aligned, report, atomic=atomic)
+
+    def _check_reader(
+        self, reader: U32 | None, lanes: Lanes, first: Index, count: int, report: Report
+    ) -> None:
+        """Raise if a read that nothing orders before this write has touched its cells."""
+        if reader is not None:
+            old = gather(reader, first, count, True)
+            places = self._distant(lanes, count, old)
+            if len(places):
+                raise self._race(first, count, old, int(places[0]), "write of what was read by {}", report)
+
+    def distant_write(
+        self, lanes: Lanes, first: Index, count: int, report: Report, mark: U32, atomics: bool = False
+    ) -> None:
+        """Note a write through ``.shared::cluster``, or of an asynchronous store or reduction.
+
+        ``mark`` has a stamp a lane. With ``atomics``, others of the same kind in the cells are no race.
+        """
+        cells = runs(first, count)
+        marks = mark.repeat(count) if count > 1 else mark
+        old = self.writer[cells]
+        places = self._distant(lanes, count, old)
+        if atomics:
+            alike = self.clocks.alike(old[places], marks[places])
+            several = self.clocks.several_of(marks[places[alike]])
+            marks[places[alike]] = several
+            places = places[~alike]
+        if len(places):
+            raise self._race(first, count, old, int(places[0]), "write of what was written by {}", report)
+        if self._touched(cells):
+            # The own CTA's log stays as it is: what is noted twice does no harm.
+            self._past += self._log
+            self._settle_past()
+        self._check_reader(self._past_reader, lanes, first, count, report)
+        self._check_reader(self._distant_reader, lanes, first, count, report)
+        self.writer[cells] = marks
+        self._closer = True
+        met = self._twice(cells)
+        if len(met) and atomics:
+            self.writer[cells[met]] = self.clocks.several_of(marks[met])
+        elif len(met):
+            at = int(met[0])
+            problem = (
+                f"a write of what was written by {self.clocks.name(int(marks[at]))} in the same instruction"
+            )
+            raise report(at // count, int(cells[at]), problem)
+
+    def _twice(self, cells: Index) -> Index:
+        """Return the places of cells that stand there more than once, but for one place of each."""
+        order = np.argsort(cells, kind="stable")
+        again = np.flatnonzero(cells[order][1:] == cells[order][:-1])
+        return np.asarray(order[again])
+
+    def remark(self, cells: Index, mark: U32) -> None:
+        """Note that asynchronous stores are of other phases than when they were issued."""
+        marks = mark.repeat(len(cells) // len(mark))
+        mine = self.clocks.is_asynchronous(self.writer[cells])
+        self.writer[cells[mine]] = marks[mine]
+
+    def _race(
+        self, first: Index, count: int, old: U32, place: int, problem: str, report: Report
+    ) -> Exception:
+        stamp = old[place : place + 1]
+        position, step = divmod(place, count)
+        cell = int(first[position]) + step
+        doing = problem.split(" of what ")[0]
+        if self.clocks.is_mbarrier(stamp)[0]:
+            return report(position, cell, f"a {doing} of part of an mbarrier", "mbarrier")
+        if self.clocks.is_asynchronous(stamp)[0]:
+            what = problem.format(self.clocks.name(int(stamp[0])))
+            return report(position, cell, f"a {what}, whose phase the thread has not seen complete")
+        return super()._race(first, count, old, place, problem, report)
+
+    def own(self, cells: Index) -> None:
+        """Note cells that are part of mbarriers from now on."""
+        self.writer[cells] = CLOSER | self.clocks.mbarrier
+        self._closer = True
+
+    def disown(self, cells: Index) -> None:
+        """Note that mbarriers are no more: nobody has written their cells."""
+        self.writer[cells] = 0
