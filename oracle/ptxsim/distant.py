@@ -117,6 +117,11 @@ class DistantShared(Shared):
 
         return make
 
+    def cell_of(self, address: int, cta: int) -> int:
+        """Return the cell of an address of a message, which may be of another CTA than the thread."""
+        owner = int(self.peers[cta, (address >> TAG) - 1]) if address >> TAG else cta
+        return super().cell_of(address & int(_INSIDE), owner)
+
     def _cells(self, offsets: Index, size: int) -> tuple[Index, int]:
         return part(offsets, self.granule), size // self.granule
 

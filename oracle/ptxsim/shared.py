@@ -116,6 +116,10 @@ class Shared:
 
         return make
 
+    def cell_of(self, address: int, cta: int) -> int:
+        """Return the cell of an address of a message about a thread of a CTA."""
+        return (cta * self.pitch + address - self.start) // self.granule
+
     def _place(self, offset: int) -> str:
         return self.name_at(offset - (1 << 32) if offset >> 31 else offset)
 

@@ -28,7 +28,7 @@ class Witness:
     machine
         Its one launch is the one that went wrong.
     error
-        The race: its address and, for shared memory, its CTA say which byte.
+        The race: its address, and for shared memory its thread's CTA, say which byte.
     """
 
     def __init__(self, machine: Machine, error: SimulationError) -> None:
@@ -40,15 +40,21 @@ class Witness:
         assert found is not None
         self.reads = found[1] == "read"
         self.named = int(found[2]) if found[2] else None
-        self.cta = None if self.address >> REGION_BITS else error.thread // machine.geometry.threads
         self.index = 0
         self.other: tuple[int, int] | None = None
         self._fault = machine._fault
         machine._fault = self._at  # type: ignore[method-assign]
-        kind: Any = machine.memory if self.cta is None else machine.shared
-        kind.load = self._noting(kind.load, True)
-        kind.store = self._noting(kind.store, False)
-        kind.atomic = self._noting(kind.atomic, False)
+        if self.address >> REGION_BITS:
+            kind: Any = machine.memory
+            kind.load = self._noting(kind.load, True)
+            kind.store = self._noting(kind.store, False)
+            kind.atomic = self._noting(kind.atomic, False)
+            return
+        self.cell = machine.shared.cell_of(self.address, error.thread // machine.geometry.threads)
+        tracker: Any = machine.shared.tracker
+        for name in ("read", "distant_read") if self.reads else ("write", "distant_write"):
+            if hasattr(tracker, name):
+                setattr(tracker, name, self._noting_cells(getattr(tracker, name)))
 
     def _at(self, index: int, lanes: Lanes) -> Fault:
         """Note the instruction; every access asks for its errors first."""
@@ -58,22 +64,28 @@ class Witness:
     def _noting(self, access: Callable[..., Any], reads: bool) -> Callable[..., Any]:
         def noted(lanes: Lanes, address: Array, code: str, *rest: Any) -> Any:
             if reads == self.reads:
-                self._note(lanes, address, code, rest[0])
+                what = rest[0]
+                count = what if isinstance(what, int) else len(what) if isinstance(what, list) else 1
+                start = address.astype(np.uint64)
+                end = start + np.uint64(np.dtype(code).itemsize * count)
+                byte = np.uint64(self.address)
+                self._note(lanes.index[(start <= byte) & (byte < end)])
             return access(lanes, address, code, *rest)
 
         return noted
 
-    def _note(self, lanes: Lanes, address: Array, code: str, what: object) -> None:
-        """Keep the last other thread of an access; ``what`` is a count of elements, their values, or else."""
-        count = what if isinstance(what, int) else len(what) if isinstance(what, list) else 1
-        start = address.astype(np.uint64)
-        end = start + np.uint64(np.dtype(code).itemsize * count)
-        byte = np.uint64(self.address)
-        hits: Index = lanes.index[(start <= byte) & (byte < end)]
+    def _noting_cells(self, access: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(lanes: Lanes, first: Index, count: int, *rest: Any, **keywords: Any) -> Any:
+            self._note(lanes.index[(first <= self.cell) & (self.cell < first + count)])
+            return access(lanes, first, count, *rest, **keywords)
+
+        return noted
+
+    def _note(self, hits: Index) -> None:
+        """Keep the last other thread of an access."""
         for lane in hits:
             thread = self.machine.geometry.thread_in_grid(int(lane))
-            wanted = thread != self.thread if self.named is None else thread == self.named
-            if wanted and self.cta in (None, thread // self.machine.geometry.threads):
+            if thread != self.thread if self.named is None else thread == self.named:
                 self.other = thread, self.index
 
     def place(self) -> Place | None:

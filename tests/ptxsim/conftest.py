@@ -31,6 +31,7 @@ def load(name: str) -> ModuleType:
 load("isa_case")
 load("planted")
 load("planted_routing")
+load("planted_cluster")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,6 +1,7 @@
 """What a GPU's sanitizer finds: one planted kernel of each kind, with the whole message that one reads."""
 
 import pytest
+from ptxsim_tests_planted_cluster import FAULTS as CLUSTER_FAULTS
 from ptxsim_tests_planted_routing import THIS_CELL, WAIT, problems, simulate
 
 import spec
@@ -236,4 +237,5 @@ def test_a_race_is_one_in_any_order_of_threads(fault, schedule):
 
 
 def test_every_kind_of_error_has_a_planted_kernel():
-    assert {told.split(":")[0] for _, told in FAULTS.values()} == set(ptxsim.ERROR_KINDS)
+    planted = [*FAULTS.values(), *CLUSTER_FAULTS.values()]
+    assert {told.split(":")[0] for _, told in planted} == set(ptxsim.ERROR_KINDS)
