@@ -11,7 +11,7 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32
 from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
 
-from impl_cute.kernel import ROW_CTAS, THREADS, launch
+from impl_cute.kernel import ROW_CTAS, launch, threads
 from spec.constants import ALIGNMENT, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
 
 DEFAULT_ARCH: Final = "sm_90a"
@@ -76,7 +76,7 @@ def compile_kernel(
         ptx,
         compiled.__cubin__,
         entry,
-        THREADS,
+        threads(metadata),
         dynamic_shared=0,  # all shared memory is static
         row_ctas=ROW_CTAS,
         cluster=ROW_CTAS and metadata,

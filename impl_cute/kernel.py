@@ -1,38 +1,49 @@
-"""The kernel: one CTA of 256 threads; a warp a token row, whose lane l holds experts 8 l .. 8 l + 7.
+"""The kernel: one CTA a token row, one thread an expert; with metadata the CTAs of a launch form a cluster.
 
 Its stages have the names they have in the specification: score, select, weigh (`spec.selection`) and permute
-(`spec.permutation`). Programmatic dependent launch orders them: the bias, a weight complete long before, is
-read ahead of the wait for earlier kernels; the logits and every global store come after it.
+(`spec.permutation`). Up to `select` a thread serves its expert, in `permute` warp j serves pick j of the row.
+Programmatic dependent launch orders kernels: the bias, a weight complete long before, is read ahead of the
+wait for earlier kernels; the logits and every global store come after it.
 """
 
-from itertools import pairwise
 from typing import Any, Final
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Constexpr, Float32, Int32, Int64, Pointer, Uint32, select_
+from cutlass import Boolean, Constexpr, Float32, Int32, Int64, Pointer, Uint32, Uint64, select_
 
 from impl_cute.primitives import (
     add_rn,
+    ballot,
     bits,
+    byte_of,
+    cluster_arrive,
+    cluster_wait,
+    count_above,
     dependency_wait,
-    div_full,
-    ex2_approx,
+    ex2,
+    expect_bytes,
     from_bits,
-    highest_set,
+    from_partner,
+    in_cta,
     launch_dependents,
-    load_4,
-    lowest_set,
+    load,
+    low_bits,
     mul_rn,
+    popc,
+    rcp,
+    send,
     settled,
+    shared_load,
     shared_load_2,
     shared_load_4,
-    shared_or,
-    shared_store_4,
+    shared_load_wide,
+    shared_store,
+    shared_store_2,
+    start_barrier,
     store,
     store_2,
-    store_same_4,
-    warp_max,
+    wait_bytes,
     warp_sum,
 )
 from spec.constants import MAX_TOKENS, NEG_LOG2E_BITS, NUM_EXPERTS, SUM_EPSILON, TOP_K
@@ -45,28 +56,35 @@ from spec.layout import (
 )
 
 WARP: Final = 32
-WARPS: Final = MAX_TOKENS
-THREADS: Final = WARPS * WARP
-ROW_CTAS: Final = False
+WARPS: Final = NUM_EXPERTS // WARP
+"""Warps of experts."""
+ROW_CTAS: Final = True
 """Whether the grid has a CTA a token row, with metadata all in one cluster; otherwise it has one in all."""
-LANE_EXPERTS: Final = NUM_EXPERTS // WARP
-PICK_LANES: Final = WARP // TOP_K
 WORD: Final = 4
 
-SORT_NETWORK: Final = (
-    (0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (1, 3), (4, 6), (5, 7), (1, 2), (5, 6),
-    (0, 4), (1, 5), (2, 6), (3, 7), (2, 4), (3, 5), (1, 2), (3, 4), (5, 6),
-)  # fmt: skip
-"""Compare-exchange steps that sort eight keys: Batcher's odd-even merge."""
+GROUP: Final = 8
+GROUPS: Final = NUM_EXPERTS // GROUP
+WARP_GROUPS: Final = WARP // GROUP
+CANDIDATES: Final = (8, 4, 3, 3, 2, 2, 1, 1)
+"""How many experts of each place in their group can be among the best eight: see `candidate`."""
+FIRST_SLOTS: Final = tuple(sum(CANDIDATES[:place]) for place in range(GROUP))
+WARP_CANDIDATES: Final = sum(CANDIDATES) // WARPS
+SELECT_BARRIERS: Final = 3
+"""Barriers of the CTA from the entries to the picks."""
 
-RECIPROCAL_BITS: Final = 20
-"""n // tile is exact for n < 264 and tile <= 256 as n * (2^20 // tile + 1) >> 20."""
+COUNT_BITS: Final = MAX_TOKENS.bit_length()
+PAD_STORES: Final = 4
 
 
 def score(logit: Float32) -> Float32:
-    """R1, A7: the sigmoid of one logit."""
-    power = ex2_approx(mul_rn(logit, from_bits(Uint32(NEG_LOG2E_BITS))))
-    return div_full(Float32(1.0), add_rn(power, Float32(1.0)))
+    """R1, A7: the sigmoid of one logit.
+
+    A3 and A4 without their branches, and with their bits. A power below 2^-126 vanishes in the sum, whether
+    or not it is kept. The sum is 1 or more, so a quarter of it is in the reach of A6, and scaling by 1/4 is
+    exact but for the last product, whose rounding is that of A4.
+    """
+    power = ex2(mul_rn(logit, from_bits(Uint32(NEG_LOG2E_BITS))))
+    return mul_rn(rcp(mul_rn(add_rn(power, Float32(1.0)), Float32(0.25))), Float32(0.25))
 
 
 def ordered_key(key: Float32) -> Uint32:
@@ -77,122 +95,142 @@ def ordered_key(key: Float32) -> Uint32:
 
 
 @cute.jit
-def select(
-    keys: list[Uint32], lane: Int32, pick: Int32, row_keys: Pointer, row_scores: Pointer
-) -> tuple[Int32, Float32, Boolean]:
-    """R3, R4: eight picks; return the expert and score of pick ``pick``, and whether this lane found it.
+def candidate(key: Uint32, thread: Int32, leaders: Pointer) -> tuple[Int32, Boolean]:
+    """R3: return this expert's slot among 24 candidates, and whether it has one; a barrier of the CTA.
 
-    In each of eight rounds the lanes give up the largest key left. Then the four lanes of a pick look which
-    of its giver's eight experts it was. Equal keys would be given up at once: `select_equals` does such rows.
+    The experts are 32 groups of eight. An expert has a place in its group, and the group a rank among the
+    groups: by its best for the expert at place 0, by its second best for the others. In front of the best are
+    those of the groups ranked higher; in front of the expert at place p are p of its own group, and two of
+    each group ranked higher. An expert with eight in front is not picked; the 24 others have a slot each.
     """
-    key, givers, twins = Uint32(0), Uint32(0), Boolean(False)
-    left = _descending(keys)
-    for j in cutlass.range_constexpr(TOP_K):
-        best = warp_max(left[0])
-        gives = left[0] == best
-        twins |= gives & (left[1] == best)
-        key = _choose(pick == j, best, key)
-        givers = _choose(pick == j, _ballot(gives), givers)
-        left = [_choose(gives, after, before) for before, after in pairwise(left)]
-    expert = highest_set(givers) * LANE_EXPERTS + (lane % PICK_LANES) * 2
-    low, high = (word == key for word in shared_load_2(row_keys + expert))
-    pair = shared_load_2(row_scores + expert)
-    found = low | high
-    expert += Int32(high)
-    picked = from_bits(_choose(high, pair[1], pair[0]))
-    if cute.arch.vote_any_sync(twins | ((givers & (givers - 1)) != 0)):
-        expert = select_equals(keys, lane, pick)
-        found = lane % PICK_LANES == 0
-        picked = (row_scores + expert).load()
-    return expert, picked, found
+    lane, group = thread % WARP, thread // GROUP
+    places = [Uint32(0), Uint32(0)]
+    for mask in cutlass.range_constexpr(1, GROUP):
+        # Among equal keys the lower expert is in front: it lacks the highest bit in which the two differ.
+        lower = (thread >> (mask.bit_length() - 1)) & 1
+        places[mask % 2] = count_above(places[mask % 2], from_partner(key, mask), key - Uint32(lower))
+    place = places[0] + places[1]
+    if place < 2:
+        (leaders + group * 2 + Int32(place)).store(key)
+    is_best = place == 0
+    slot = byte_of(*(_bytes(FIRST_SLOTS[i : i + 4]) for i in (0, 4)), place)
+    cute.arch.sync_threads()
+    others = shared_load_2(leaders + lane * 2)
+    first_group = thread // WARP * WARP_GROUPS
+    mine = shared_load_4(leaders + first_group * 2) + shared_load_4(leaders + first_group * 2 + 4)
+    higher = Uint32(0)
+    for i in cutlass.range_constexpr(WARP_GROUPS):
+        lower = Uint32(lane < first_group + i)
+        by_best = ballot(others[0] > mine[2 * i] - lower)
+        by_second = ballot(others[1] > mine[2 * i + 1] - lower)
+        higher = _choose(group == first_group + i, _choose(is_best, by_best, by_second), higher)
+    rank = Uint32(popc(higher))
+    in_front = _choose(is_best, rank, rank * 2 + place)
+    return Int32(slot + rank), in_front < TOP_K
 
 
 @cute.jit
-def select_equals(keys: list[Uint32], lane: Int32, pick: Int32) -> Int32:
-    """R3 one by one, the lowest expert id first among equal keys; return the expert of pick ``pick``."""
-    first = lane * LANE_EXPERTS
-    mine = Int32(0)
-    for j in cutlass.range(TOP_K, unroll=1):
-        most = _largest(keys)
-        best = warp_max(most)
-        place = Int32(LANE_EXPERTS - 1)
-        for i in cutlass.range_constexpr(LANE_EXPERTS - 2, -1, -1):
-            place = Int32(select_(keys[i] == best, Int32(i), place))
-        expert = cute.arch.shuffle_sync(first + place, lowest_set(_ballot(most == best)))
-        mine = Int32(select_(pick == j, expert, mine))
-        keys = [_choose(expert == first + i, Uint32(0), key) for i, key in enumerate(keys)]
-    return mine
+def select(
+    key: Uint32, scored: Float32, thread: Int32, entries: Pointer, picks: Pointer, picked: Pointer
+) -> None:
+    """R3, R4: leave the picks' entries in ``picks`` and their scores in ``picked``; two barriers of the CTA.
+
+    An entry is a key and, below it, the number of experts after its own: none are equal, the best is largest.
+    Warp w finds the ranks of candidates 3 w .. 3 w + 2 among the 24: a rank below 8 is the number of a pick.
+    """
+    leaders = cute.arch.alloc_smem(Uint32, 2 * GROUPS, 16)
+    scores = cute.arch.alloc_smem(Float32, WARP, 16)
+    lane = thread % WARP
+    slot, among = candidate(key, thread, leaders)
+    if among:
+        shared_store_2(entries + slot, NUM_EXPERTS - 1 - thread, key)
+        (scores + slot).store(scored)
+    cute.arch.sync_threads()
+    first = thread // WARP * WARP_CANDIDATES
+    mine = first + cutlass.min(lane, WARP_CANDIDATES - 1)
+    other = shared_load_wide(entries + lane)
+    entry, score_there = shared_load_wide(entries + mine), shared_load(scores + mine)
+    in_front = Uint32(0xFFFFFFFF)
+    for i in cutlass.range_constexpr(WARP_CANDIDATES):
+        in_front = _choose(lane == i, ballot(other > shared_load_wide(entries + first + i)), in_front)
+    pick = popc(in_front)
+    shared_store(picks + pick, entry, pick < TOP_K)
+    shared_store(picked + pick, score_there, pick < TOP_K)
 
 
-def weigh(picked: Float32, row_total: Float32, scale: Float32, renormalize: bool) -> Float32:
-    """R5, R6: the weight of one pick, from its unbiased score."""
-    inverse = div_full(scale, add_rn(row_total, Float32(SUM_EPSILON))) if renormalize else scale
-    return mul_rn(picked, inverse)
+@cute.jit
+def weigh(
+    pick: Int32, row: Int32, ids: Pointer, weights: Pointer, scale: Float32, picks: Pointer, picked: Pointer,
+    renormalize: Constexpr,
+) -> None:  # fmt: skip
+    """R5, R6: write the expert of one pick and, from the unbiased scores of all, its weight."""
+    inverse = scale
+    if cutlass.const_expr(renormalize):
+        scores = [from_bits(word) for word in shared_load_4(picked) + shared_load_4(picked + 4)]
+        total = scores[0]  # what it and 0.0 add up to, since no score is -0.0
+        for picked_score in scores[1:]:
+            total = add_rn(total, picked_score)
+        # The sum is within 1e-15 .. 9, where A4 is a product with A6.
+        inverse = mul_rn(rcp(add_rn(total, Float32(SUM_EPSILON))), scale)
+    route = WORD * Int64(row * TOP_K + pick)
+    store(ids.toint() + route, _expert(picks, pick))
+    store(weights.toint() + route, mul_rn(from_bits(shared_load(picked + pick)), inverse))
+
+
+@cute.jit
+def count_ctas(members: Pointer, lane: Int32, expert: Int32, tile: Int32, tokens: Int32) -> Int32:
+    """M1: how many CTAs the local experts below ``expert`` have, by a warp.
+
+    ``members[w, t]`` has bit i where token t picked the local expert 32 w + i.
+    """
+    word = lane % WARPS
+    of_token = shared_load_4(members + word * MAX_TOKENS) + shared_load_4(members + word * MAX_TOKENS + 4)
+    below = low_bits(cutlass.max(expert - word * WARP, 0))
+    ctas = Int32(0)
+    if tile >= tokens:
+        # No expert has more than one: most calls come here, and take 6 to 8 % less time for it.
+        if lane < WARPS:
+            ctas = popc(_any_bits(of_token) & below)
+    else:
+        # Lane 8 k + w counts, in word w, the experts with more than k, and with more than k + 4, full tiles.
+        planes = _add_bits(of_token)
+        for k in (0, 4):
+            threshold = cutlass.min((lane // WARPS + k) * tile, (1 << COUNT_BITS) - 1)
+            ctas += popc(_above(planes, threshold) & below)
+    return warp_sum(ctas)
 
 
 @cute.jit
 def permute(
-    metadata: Int64, my_routes: Pointer, warp_ctas: Pointer, thread: Int32, count: Int32, tile: Int32,
-    reciprocal: Uint32,
+    metadata: Int64, members: Pointer, row: Int32, pick: Int32, lane: Int32, expert: Int32, offset: Int32,
+    count: Int32, tile: Int32, tokens: Int32,
 ) -> None:  # fmt: skip
-    """M1-M8, but for the routes that are not local: thread e serves local expert e.
-
-    ``my_routes`` points to the expert's word: nibble t is 1 + j where token t picked it as pick j, else 0.
-    """
-    lane, warp = thread % WARP, thread // WARP
-    nibbles = Uint32(0)
-    if thread < count:
-        nibbles = Uint32(my_routes.load())
-    # M1: bit 4 t + 3 is set where token t picked this expert; ctas = ceil(hits / tile), and their prefix sum.
-    tokens = (nibbles + Uint32(0x77777777)) & Uint32(0x88888888)
-    hits = _popc(tokens)
-    ctas = Int32((Uint32(hits + tile - 1) * reciprocal) >> RECIPROCAL_BITS)
-    of_warp = warp_sum(ctas)
-    if lane == 0:
-        (warp_ctas + warp).store(of_warp)
-    below = (Uint32(1) << Uint32(lane)) - 1
-    cta0, num_ctas = Int32(0), Int32(0)
-    for bit in cutlass.range_constexpr(MAX_TOKENS.bit_length()):
-        cta0 += _popc(_ballot((ctas & (1 << bit)) != 0) & below) << bit
-    cute.arch.sync_threads()
-    parts = shared_load_4(warp_ctas) + shared_load_4(warp_ctas + 4)
-    for w in cutlass.range_constexpr(WARPS):
-        cta0 += Int32(select_(w < warp, Int32(parts[w]), Int32(0)))
-        num_ctas += Int32(parts[w])
-    cta0 = settled(cta0)
-
-    # M4, M5; and the padding of M7: -1 everywhere, the tokens after a barrier.
-    rows = num_ctas * tile
-    if thread == 0:
-        store_2(metadata + WORD * META_PADDED_TOKENS, rows, num_ctas)
+    """M1-M3, M6, M7 for one pick of one token, by a warp."""
+    local = expert - offset
+    is_local = Uint32(local) < Uint32(count)
+    of_token = shared_load(members + (expert >> 5) * MAX_TOKENS + lane % MAX_TOKENS)
+    cta0 = count_ctas(members, lane, expert, tile, tokens)
+    pickers = ballot(((of_token >> Uint32(expert % WARP)) & 1) != 0) & ((1 << MAX_TOKENS) - 1)
+    hits, earlier = popc(pickers), popc(pickers & low_bits(row))
+    first = cta0 * tile
+    # M6, M7: the route, and the row of its token
+    routed = first + earlier
     permuted = metadata + WORD * META_PERMUTED_TO_TOKEN
-    whole = rows & ~3
-    for i in cutlass.range(thread * 4, whole, THREADS * 4, unroll=1):
-        store_same_4(permuted + WORD * Int64(i), Int32(-1))
-    if whole + thread < rows:
-        store(permuted + WORD * Int64(whole + thread), Int32(-1))
-    # M2, M3
-    row = cta0 * tile
-    last = row + hits
-    for c in cutlass.range(cta0, cta0 + ctas, unroll=1):
-        entry = metadata + WORD * Int64(c)
-        store(entry + WORD * META_CTA_BATCH, thread)
-        store(entry + WORD * META_CTA_LIMIT, cutlass.min((c + 1) * tile, last))
-    # M6
-    left = tokens
-    while left != 0:
-        place = lowest_set(left)
-        route = (place >> 2) * TOP_K + Int32((nibbles >> Uint32(place - 3)) & 15) - 1
-        store(metadata + WORD * (META_EXPANDED_TO_PERMUTED + Int64(route)), row)
-        row += 1
-        left &= left - 1
-    # M7
-    cute.arch.sync_threads()
-    while tokens != 0:
-        place = highest_set(tokens)
-        row -= 1
-        store(permuted + WORD * Int64(row), place >> 2)
-        tokens ^= Uint32(1) << Uint32(place)
+    routes = metadata + WORD * META_EXPANDED_TO_PERMUTED
+    store(routes + WORD * Int64(row * TOP_K + pick), Int32(select_(is_local, routed, Int32(-1))), lane == 0)
+    store(permuted + WORD * Int64(routed), row, is_local & (lane == 0))
+    if is_local & (earlier == 0):
+        # M2, M3
+        opens = lane * tile < hits
+        entry = metadata + WORD * Int64(cta0 + lane)
+        store(entry + WORD * META_CTA_BATCH, local, opens)
+        store(entry + WORD * META_CTA_LIMIT, first + cutlass.min((lane + 1) * tile, hits), opens)
+        # M7: the rows of padding
+        end = first + popc(ballot(opens)) * tile
+        for begin in cutlass.range(first + hits + lane, end, PAD_STORES * WARP, unroll=1):
+            at = permuted + WORD * Int64(begin)
+            for i in cutlass.range_constexpr(PAD_STORES):
+                store(at + i * WARP * WORD, Int32(-1), begin + i * WARP < end)
 
 
 @cute.kernel
@@ -208,52 +246,72 @@ def routing(
     if cutlass.const_expr(early_dependents):
         launch_dependents()
     thread = cute.arch.thread_idx()[0]
-    lane, row = thread % WARP, thread // WARP
-    first = lane * LANE_EXPERTS
-    half = WORD * LANE_EXPERTS // 2
-    bias_start = bias.toint() + WORD * Int64(first)
-    biases = load_4(bias_start) + load_4(bias_start + half)
-    row_scores = cute.arch.alloc_smem(Float32, MAX_TOKENS * NUM_EXPERTS, 16) + row * NUM_EXPERTS
-    row_keys = cute.arch.alloc_smem(Uint32, MAX_TOKENS * NUM_EXPERTS, 16) + row * NUM_EXPERTS
-    row_picked = cute.arch.alloc_smem(Float32, MAX_TOKENS * TOP_K, 16) + row * TOP_K
-    pick = lane // PICK_LANES
-    route = row * TOP_K + pick
-    start = settled(logits.toint() + WORD * (Int64(row) * row_stride + first))
+    row = cute.arch.block_idx()[0]
+    lane, warp = thread % WARP, thread // WARP
+    entries = cute.arch.alloc_smem(Uint64, WARP, 16)
+    picks = cute.arch.alloc_smem(Uint64, TOP_K, 16)
+    picked = cute.arch.alloc_smem(Float32, TOP_K, 16)
     if cutlass.const_expr(metadata is not None):
-        routes = cute.arch.alloc_smem(Uint32, NUM_EXPERTS, 16)
-        warp_ctas = cute.arch.alloc_smem(Int32, WARPS, 16)
-        reciprocal = settled(Uint32(1 << RECIPROCAL_BITS) // Uint32(tile) + 1)
-        my_expert = settled(offset + thread)
-        (routes + thread).store(Uint32(0))
+        members = cute.arch.alloc_smem(Uint32, WARPS * MAX_TOKENS, 16)
+        arrived = cute.arch.alloc_smem(Uint64, 1, 8)
+    if warp < WARPS:
+        bias_value = load(bias.toint() + WORD * Int64(thread))
+        start = settled(logits.toint() + WORD * (Int64(row) * row_stride + thread))
+        dependency_wait()
+        logit = load(start)
+        # What follows takes less time than the logit, which arrives meanwhile.
+        if cutlass.const_expr(metadata is not None):
+            cluster_arrive()
+            is_local = Uint32(thread - offset) < Uint32(count)
+            there = in_cta(members + warp * MAX_TOKENS + row, lane % MAX_TOKENS)
+            there_arrived = in_cta(arrived, lane % MAX_TOKENS)
+            cluster_wait()
+        elif (thread >= sum(CANDIDATES)) & (thread < WARP):
+            (entries + thread).store(Uint64(0))
+        scored = score(logit)
+        key = ordered_key(add_rn(scored, bias_value))
+        select(key, scored, thread, entries, picks, picked)
         cute.arch.sync_threads()
-    dependency_wait()
-    if row < tokens:
-        scores = [score(logit) for logit in load_4(start) + load_4(start + half)]
-        keys = [ordered_key(add_rn(s, b)) for s, b in zip(scores, biases, strict=True)]
-        for i in cutlass.range_constexpr(0, LANE_EXPERTS, 4):
-            shared_store_4(row_scores + first + i, scores[i : i + 4])
-            shared_store_4(row_keys + first + i, keys[i : i + 4])
-        cute.arch.sync_warp()
-        expert, picked, found = select(keys, lane, pick, row_keys, row_scores)
-        if found:
-            (row_picked + pick).store(picked)
-        cute.arch.sync_warp()
-        if found:
-            total = Float32(0.0)
-            if cutlass.const_expr(renormalize):
-                for word in shared_load_4(row_picked) + shared_load_4(row_picked + 4):
-                    total = add_rn(total, from_bits(word))
-            store(ids.toint() + WORD * Int64(route), expert)
-            store(weights.toint() + WORD * Int64(route), weigh(picked, total, scale, renormalize))
-            if cutlass.const_expr(metadata is not None):
-                if Uint32(expert - offset) < Uint32(count):
-                    shared_or(routes + expert, Uint32(pick + 1) << Uint32(row * 4))
-                else:
-                    unrouted = metadata.toint() + WORD * (META_EXPANDED_TO_PERMUTED + Int64(route))
-                    store(unrouted, Int32(-1))
-    if cutlass.const_expr(metadata is not None):
-        cute.arch.sync_threads()
-        permute(metadata.toint(), routes + my_expert, warp_ctas, thread, count, tile, reciprocal)
+        if cutlass.const_expr(metadata is None):
+            if lane == 0:
+                weigh(warp, row, ids, weights, scale, picks, picked, renormalize)
+        else:
+            # An expert is picked if it is no worse than the last pick.
+            last = shared_load_2(picks + (TOP_K - 1))
+            expert = _expert(picks, warp)
+            after = Uint32(NUM_EXPERTS - 1 - thread)
+            is_picked = (key > last[1]) | ((key == last[1]) & (after >= last[0]))
+            send(there, ballot(is_picked & is_local), there_arrived, lane < tokens)
+            wait_bytes(arrived)
+            permute(metadata.toint(), members, row, warp, lane, expert, offset, count, tile, tokens)
+    elif cutlass.const_expr(metadata is not None):
+        # One more warp, whose work is not on the way of the others.
+        dependency_wait()
+        if lane == 0:
+            start_barrier(arrived)
+            expect_bytes(arrived, tokens * (WORD * WARPS))
+        cluster_arrive()
+        for i in cutlass.range_constexpr(WARPS * MAX_TOKENS // WARP):
+            if (lane + i * WARP) % MAX_TOKENS >= tokens:
+                (members + lane + i * WARP).store(Uint32(0))
+        if lane >= sum(CANDIDATES):
+            (entries + lane).store(Uint64(0))
+        cluster_wait()
+        for _ in cutlass.range_constexpr(SELECT_BARRIERS):
+            cute.arch.sync_threads()
+        if lane < TOP_K:
+            weigh(lane, row, ids, weights, scale, picks, picked, renormalize)
+        if row == 0:
+            # M4, M5
+            wait_bytes(arrived)
+            num_ctas = count_ctas(members, lane, Int32(NUM_EXPERTS), tile, tokens)
+            if lane == 0:
+                store_2(metadata.toint() + WORD * META_PADDED_TOKENS, num_ctas * tile, num_ctas)
+
+
+def threads(metadata: bool) -> int:
+    """Return the threads of a CTA: one an expert, and with metadata one more warp."""
+    return NUM_EXPERTS + WARP * metadata
 
 
 @cute.jit
@@ -263,34 +321,53 @@ def launch(
     early_dependents: Constexpr,
 ) -> None:  # fmt: skip
     """Launch the kernel on a stream; ``metadata`` is an int32 vector, or None for the variant without it."""
-    buffer = None if cutlass.const_expr(metadata is None) else metadata.iterator
+    rows = Int32(logits.shape[0])
+    has_metadata = cutlass.const_expr(metadata is not None)
+    grid = (rows, 1, 1)
     routing(
-        logits.iterator, Int64(logits.stride[0]), bias.iterator, ids.iterator, weights.iterator,
-        Int32(logits.shape[0]), scale, buffer, offset, count, tile, renormalize, early_dependents,
-    ).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=True)  # fmt: skip
+        logits.iterator, Int64(logits.stride[0]), bias.iterator, ids.iterator, weights.iterator, rows, scale,
+        metadata.iterator if has_metadata else None, offset, count, tile, renormalize, early_dependents,
+    ).launch(
+        grid=grid, block=(threads(has_metadata), 1, 1), cluster=grid if has_metadata else None, stream=stream,
+        use_pdl=True,
+    )  # fmt: skip
 
 
-def _descending(keys: list[Uint32]) -> list[Uint32]:
-    """Sort one lane's keys, and end the list with 'no key'."""
-    keys = list(keys)
-    for low, high in SORT_NETWORK:
-        keys[low], keys[high] = cutlass.max(keys[low], keys[high]), cutlass.min(keys[low], keys[high])
-    return [*keys, Uint32(0)]
+def _expert(picks: Pointer, pick: Int32) -> Int32:
+    """Return the expert of a pick from its entry."""
+    return NUM_EXPERTS - 1 - Int32(shared_load(picks + pick))
 
 
-def _largest(keys: list[Uint32]) -> Uint32:
-    while len(keys) > 1:
-        keys = [cutlass.max(a, b) for a, b in zip(keys[::2], keys[1::2], strict=True)]
-    return keys[0]
+def _add_bits(words: tuple[Uint32, ...]) -> list[Uint32]:
+    """Add eight words bit by bit: in the sum of their bits i, bit i of word p of the four returned is 2^p."""
+    columns = [list(words), [], [], []]
+    for here, above in zip(columns, [*columns[1:], []], strict=True):
+        while len(here) > 1:
+            a, b, c = here.pop(0), here.pop(0), here.pop(0) if here else Uint32(0)
+            here.append(a ^ b ^ c)
+            above.append((a & b) | (c & (a | b)))
+    return [words[0] for words in columns]
+
+
+def _any_bits(words: tuple[Uint32, ...]) -> Uint32:
+    """Return the bits that any of the words has."""
+    while len(words) > 1:
+        words = [a | b for a, b in zip(words[::2], words[1::2], strict=True)]
+    return words[0]
+
+
+def _above(planes: list[Uint32], number: Int32) -> Uint32:
+    """Return the bits i whose sums, the words of `_add_bits`, exceed a number of as many binary digits."""
+    above = Uint32(0)
+    for digit, plane in enumerate(planes):
+        is_clear = Uint32((number >> digit) & 1) - 1
+        above = (above & plane) | (is_clear & (above | plane))
+    return above
 
 
 def _choose(condition: Boolean, word: Uint32, otherwise: Uint32) -> Uint32:
     return Uint32(select_(condition, word, otherwise))
 
 
-def _ballot(condition: Boolean) -> Uint32:
-    return Uint32(cute.arch.vote_ballot_sync(condition))
-
-
-def _popc(word: Uint32) -> Int32:
-    return Int32(cute.arch.popc(word))
+def _bytes(values: tuple[int, ...]) -> Uint32:
+    return Uint32(int.from_bytes(bytes(values), "little"))
