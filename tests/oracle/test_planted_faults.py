@@ -45,8 +45,8 @@ def triton(old: str, new: str, options: str, found: str, *more: tuple[str, str])
 
 FAULTS = {
     "R3-tie-break-cute": cute(
-        "lowest_set(_ballot(most == best))",
-        "highest_set(_ballot(most == best))",
+        "lower = Uint32(lane < first_group + i)",
+        "lower = Uint32(lane > first_group + i)",
         f"{SELECTION} all-equal",
         "R3",
     ),
@@ -57,21 +57,27 @@ FAULTS = {
         "R3",
         ("brev.b32 r, $1; bfind.shiftamt.u32", "mov.b32 r, $1; bfind.u32"),
     ),
-    "R3-equal-keys-of-a-lane-taken-for-one-cute": cute(
-        "twins |= gives & (left[1] == best)",
-        "twins |= gives & (left[1] == best) & (best == 0)",
-        f"{SELECTION} known-selection",
+    "R3-equal-keys-of-a-group-taken-for-one-cute": cute(
+        "key - Uint32(lower))",
+        "key)",
+        f"{SELECTION} all-equal",
         "stopped by the simulator\n  race",
     ),
+    "R3-a-candidate-left-out-cute": cute(
+        "_choose(is_best, rank, rank * 2 + place)",
+        "_choose(is_best, rank, rank * 2 + place + 1)",
+        f"{SELECTION} known-selection",
+        "stopped by the simulator\n  uninitialised",
+    ),
     "R2-key-cut-short-cute": cute(
-        "keys = [ordered_key(add_rn(s, b))",
-        "keys = [ordered_key(add_rn(s, b)) & Uint32(0xFFFFFF00)",
+        "key = ordered_key(add_rn(scored, bias_value))",
+        "key = ordered_key(add_rn(scored, bias_value)) & Uint32(0xFFFFFF00)",
         f"{SELECTION} near-ties,near-scores",
         "R3",
     ),
     "R5-sum-order-cute": cute(
-        "for word in shared_load_4(row_picked) + shared_load_4(row_picked + 4):",
-        "for word in shared_load_4(row_picked + 4) + shared_load_4(row_picked):",
+        "in shared_load_4(picked) + shared_load_4(picked + 4)",
+        "in shared_load_4(picked + 4) + shared_load_4(picked)",
         f"{SELECTION} known-selection",
         "R5/R6",
     ),
@@ -82,8 +88,8 @@ FAULTS = {
         "R5/R6",
     ),
     "A4-plain-division-cute": cute(
-        "div_full(scale, add_rn(row_total, Float32(SUM_EPSILON)))",
-        "scale / add_rn(row_total, Float32(SUM_EPSILON))",
+        "mul_rn(rcp(add_rn(total, Float32(SUM_EPSILON))), scale)",
+        "scale / add_rn(total, Float32(SUM_EPSILON))",
         f"{SELECTION} known-selection",
         "R5/R6",
     ),
@@ -94,9 +100,9 @@ FAULTS = {
         "R5/R6",
     ),
     "R6-bias-subtracted-back-cute": cute(
-        "shared_store_4(row_scores + first + i, scores[i : i + 4])",
-        "shared_store_4(row_scores + first + i, [add_rn(add_rn(s, b), mul_rn(b, Float32(-1.0)))"
-        " for s, b in zip(scores[i : i + 4], biases[i : i + 4], strict=True)])",
+        "select(key, scored, thread, entries, picks, picked)",
+        "select(key, add_rn(add_rn(scored, bias_value), mul_rn(bias_value, Float32(-1.0))), thread, entries,"
+        " picks, picked)",
         f"{SELECTION} known-selection",
         "R5/R6",
     ),
@@ -107,8 +113,8 @@ FAULTS = {
         "R5/R6",
     ),
     "M1-prefix-sum-cute": cute(
-        "select_(w < warp, Int32(parts[w]), Int32(0))",
-        "select_(w <= warp, Int32(parts[w]), Int32(0))",
+        "low_bits(cutlass.max(expert - word * WARP, 0))",
+        "low_bits(cutlass.max(expert + 1 - word * WARP, 0))",
         f"{POINTS} permute-all-local --tile 2 --range 0:8",
         "M[23]",
     ),
@@ -119,8 +125,8 @@ FAULTS = {
         "M[23]",
     ),
     "M1-offset-cute": cute(
-        "Uint32(expert - offset) < Uint32(count)",
-        "Uint32(expert) < Uint32(count)",
+        "is_local = Uint32(thread - offset) < Uint32(count)",
+        "is_local = Uint32(thread) < Uint32(count)",
         f"{POINTS} permute-all-local --tile 4 --range 64:64",
         "M[45]",
     ),
@@ -131,8 +137,8 @@ FAULTS = {
         "M2",
     ),
     "M3-row-limit-cute": cute(
-        "cutlass.min((c + 1) * tile, last)",
-        "(c + 1) * tile",
+        "first + cutlass.min((lane + 1) * tile, hits)",
+        "first + (lane + 1) * tile",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
         "M3",
     ),
@@ -143,8 +149,8 @@ FAULTS = {
         "M3",
     ),
     "M6-earlier-tokens-cute": cute(
-        "        row += 1\n",
-        "",
+        "select_(is_local, routed, Int32(-1))",
+        "select_(is_local, first, Int32(-1))",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
         "M6",
     ),
@@ -155,8 +161,8 @@ FAULTS = {
         "M6",
     ),
     "M7-padding-not-written-cute": cute(
-        "cutlass.range(thread * 4, whole, THREADS * 4, unroll=1)",
-        "cutlass.range(thread * 4, whole - 4, THREADS * 4, unroll=1)",
+        "first + hits + lane, end, PAD_STORES",
+        "first + hits + lane, end - 1, PAD_STORES",
         f"{POINTS} permute-natural --tile 4 --range 0:256",
         "M7",
     ),
@@ -166,17 +172,31 @@ FAULTS = {
         f"{POINTS} permute-natural --tile 4 --range 0:256",
         "M7",
     ),
-    "M8-one-row-too-many-cute": cute(
-        "if whole + thread < rows:",
-        "if whole + thread <= rows:",
+    "M8-one-word-too-many-cute": cute(
+        "META_PADDED_TOKENS, num_ctas * tile, num_ctas)",
+        "META_PADDED_TOKENS, num_ctas * tile, num_ctas)\n"
+        "                store(metadata.toint() + WORD * 2, num_ctas)",
         f"{POINTS} permute-natural --tile 3 --range 0:256",
         "M8",
     ),
     "missing-barrier-cute": cute(
-        "        cute.arch.sync_threads()\n        permute(",
-        "        permute(",
+        "        select(key, scored, thread, entries, picks, picked)\n        cute.arch.sync_threads()\n",
+        "        select(key, scored, thread, entries, picks, picked)\n",
+        f"{SELECTION} known-selection",
+        "stopped by the simulator\n  race",
+        ("SELECT_BARRIERS: Final = 3", "SELECT_BARRIERS: Final = 2"),
+    ),
+    "picks-read-before-they-arrive-cute": cute(
+        "            wait_bytes(arrived)\n            permute(",
+        "            permute(",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
         "stopped by the simulator\n  race",
+    ),
+    "picks-sent-to-a-cta-that-has-not-started-cute": cute(
+        "            there_arrived = in_cta(arrived, lane % MAX_TOKENS)\n            cluster_wait()\n",
+        "            there_arrived = in_cta(arrived, lane % MAX_TOKENS)\n",
+        f"{POINTS} permute-shared --tile 8 --range 0:256",
+        "stopped by the simulator\n  not started",
     ),
     "missing-barrier-triton": triton(
         "    tl.debug_barrier()\n",
@@ -185,8 +205,9 @@ FAULTS = {
         "stopped by the simulator\n  race",
     ),
     "a-store-before-the-wait-cute": cute(
-        "    dependency_wait()\n",
-        "    store(ids.toint() + WORD * Int64(thread & 7), Int32(0))\n    dependency_wait()\n",
+        "        dependency_wait()\n        logit = load(start)\n",
+        "        store(ids.toint() + WORD * Int64(thread & 7), Int32(0))\n"
+        "        dependency_wait()\n        logit = load(start)\n",
         f"{SELECTION} ties",
         "stopped by the simulator\n  before the wait",
     ),
