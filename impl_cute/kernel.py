@@ -263,8 +263,9 @@ def routing(
         if cutlass.const_expr(metadata is not None):
             cluster_arrive()
             is_local = Uint32(thread - offset) < Uint32(count)
-            there = in_cta(members + warp * MAX_TOKENS + row, lane % MAX_TOKENS)
-            there_arrived = in_cta(arrived, lane % MAX_TOKENS)
+            peer = cutlass.min(lane, tokens - 1)
+            there = in_cta(members + warp * MAX_TOKENS + row, peer)
+            there_arrived = in_cta(arrived, peer)
             cluster_wait()
         elif (thread >= sum(CANDIDATES)) & (thread < WARP):
             (entries + thread).store(Uint64(0))

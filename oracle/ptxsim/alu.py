@@ -129,6 +129,13 @@ def extract_field(a: Array, b: Array, c: Array) -> Array:
     return np.asarray((value | (~mask * sign)).view(a.dtype))
 
 
+def make_mask(a: Array, b: Array, mode: str) -> Array:
+    """``bmsk``: b ones from position a on."""
+    position, width = (x & 31 if mode == "wrap" else np.minimum(x, 32) for x in (a, b))
+    wide = (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1)
+    return (wide << position.astype(np.uint64)).astype(np.uint32)
+
+
 def insert_field(a: Array, b: Array, c: Array, d: Array) -> Array:
     """B with the low d bits of a at position c (bfi)."""
     width = _bits(a)

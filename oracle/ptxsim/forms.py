@@ -65,7 +65,16 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
     "m": (Address,),
     "n": (Sink,),
     "l": (Symbol,),
+    "k": (Register,),
+    "K": (Register,),
 }
+
+
+WRITTEN = ("d", "q", "D", "K")
+"""Letters of a signature for what an instruction writes."""
+
+CARRIES = ("k", "K")
+"""Letters of a signature for the carry, which the parser adds to the operands."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,8 @@ class Form:
     signature
         One letter per operand: ``d`` destination, ``q`` destination with an optional ``|p``, ``s`` source,
         ``x`` source or special register or symbol, ``p`` predicate source, ``m`` address, ``n`` nothing but
-        the sink ``_``, ``l`` label, ``D<n>`` and ``S<n>`` vectors of n destinations or sources; ``?`` after
-        it: may be left out.
+        the sink ``_``, ``l`` label, ``D<n>`` and ``S<n>`` vectors of n destinations or sources; ``k`` and
+        ``K`` the carry read and written, which the text does not name; ``?`` after it: may be left out.
     kind
         See the module's docstring.
     pure
@@ -98,8 +107,11 @@ class Form:
         required = sum(not token.endswith("?") for token in self.signature)
         count = len(instruction.operands)
         if not required <= count <= len(self.signature):
+            unnamed = sum(token in CARRIES for token in self.signature)
             raise PtxError(
-                f"{self.name} takes {required} operands, not {count}", instruction.line, instruction.text
+                f"{self.name} takes {required - unnamed} operands, not {count - unnamed}",
+                instruction.line,
+                instruction.text,
             )
         for token, operand in zip(self.signature, instruction.operands, strict=False):
             letter = token[0]
@@ -119,7 +131,7 @@ class Form:
         """Return the operands that the instruction writes, vectors and pairs taken apart."""
         found: list[Operand] = []
         for token, operand in zip(self.signature, instruction.operands, strict=False):
-            if token[0] in "dqD":
+            if token[0] in WRITTEN:
                 if isinstance(operand, Vector):
                     found.extend(operand.items)
                 elif isinstance(operand, Pair):
@@ -133,7 +145,7 @@ class Form:
         return [
             operand
             for token, operand in zip(self.signature, instruction.operands, strict=False)
-            if token[0] not in "dqDl"
+            if token[0] not in WRITTEN and token[0] != "l"
         ]
 
 

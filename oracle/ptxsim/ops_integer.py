@@ -235,6 +235,13 @@ def extract_field(e: Emitter, i: Instruction, kind: str) -> None:
     e.target(i.operands[0], code, f"alu.extract_field({a}, {b}, {c})")
 
 
+@form("bmsk.{mode:clamp,wrap}.b32", "d s s")
+def make_mask(e: Emitter, i: Instruction, mode: str) -> None:
+    """Ones from position a, b of them; numbers past 31 count as 32, or modulo 32."""
+    a, b = e.arrays([*i.operands[1:]], ["u4", "u4"])
+    e.target(i.operands[0], "u4", f"alu.make_mask({a}, {b}, {mode!r})")
+
+
 @form("bfi.{kind:b32,b64}", "d s s s s")
 def insert_field(e: Emitter, i: Instruction, kind: str) -> None:
     """B with a inserted at position c, length d (low 8 bits of each)."""

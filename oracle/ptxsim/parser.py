@@ -45,6 +45,10 @@ _SPECIALS = frozenset(
 )
 
 
+CARRY = "the carry"
+"""The name of the register that add.cc and its like write and addc and its like read; PTX has none for it."""
+
+
 class _Scope:
     """The names of one ``{ }``: registers by name, register ranges by prefix, variables, labels.
 
@@ -168,9 +172,20 @@ class _Body:
             raise PtxError("not an instruction", statement.line, statement.text)
         rest = text[match.end() :].strip()
         operands = tuple(self.operand(piece, statement) for piece in split_operands(rest)) if rest else ()
+        operands += self._carries(match.group())
         self.instructions.append(
             Instruction(statement.line, statement.text, guard, match.group(), operands, self.source)
         )
+
+    def _carries(self, opcode: str) -> tuple[Register, ...]:
+        """Return what an instruction reads and writes beside its operands: the condition code's carry."""
+        head, *modifiers = opcode.split(".")
+        count = (head in ("addc", "subc")) + (head in ("add", "sub", "addc", "subc") and "cc" in modifiers)
+        if count == 0:
+            return ()
+        outermost = self.scopes[0]
+        carry = outermost.registers.get(CARRY) or self._declare(outermost, CARRY, "pred")
+        return (carry,) * count
 
     def operand(self, text: str, statement: Statement) -> Operand:
         """Parse one operand."""

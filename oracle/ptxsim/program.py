@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from oracle.ptxsim import ops_cluster, ops_collective, ops_float, ops_integer, ops_memory, ops_move
+from oracle.ptxsim import ops_carry, ops_cluster, ops_collective, ops_float, ops_integer, ops_memory, ops_move
 from oracle.ptxsim.codegen import fold
 from oracle.ptxsim.emitter import Emitter, default_home
 from oracle.ptxsim.errors import PtxError
@@ -34,7 +34,7 @@ from oracle.ptxsim.syntax import (
 )
 from oracle.ptxsim.webs import split_registers
 
-MODULES: Final = (ops_integer, ops_float, ops_move, ops_memory, ops_collective, ops_cluster)
+MODULES: Final = (ops_integer, ops_carry, ops_float, ops_move, ops_memory, ops_collective, ops_cluster)
 """Importing these fills the instruction table."""
 
 SHARED_START: Final = 1024

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from oracle.ptxsim.forms import Form
+from oracle.ptxsim.forms import WRITTEN, Form
 from oracle.ptxsim.syntax import (
     Address,
     Guard,
@@ -163,7 +163,7 @@ def _rename(
         return operand
 
     operands = tuple(
-        change(operand, (lambda r: written_as[r.index]) if token[0] in "dqD" else read_as)
+        change(operand, (lambda r: written_as[r.index]) if token[0] in WRITTEN else read_as)
         for token, operand in zip(form.signature, instruction.operands, strict=False)
     )
     guard = instruction.guard

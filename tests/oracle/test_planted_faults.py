@@ -193,8 +193,8 @@ FAULTS = {
         "stopped by the simulator\n  race",
     ),
     "picks-sent-to-a-cta-that-has-not-started-cute": cute(
-        "            there_arrived = in_cta(arrived, lane % MAX_TOKENS)\n            cluster_wait()\n",
-        "            there_arrived = in_cta(arrived, lane % MAX_TOKENS)\n",
+        "            there_arrived = in_cta(arrived, peer)\n            cluster_wait()\n",
+        "            there_arrived = in_cta(arrived, peer)\n",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
         "stopped by the simulator\n  not started",
     ),
