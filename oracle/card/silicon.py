@@ -128,7 +128,7 @@ def program_forms() -> list[str]:
     """
     left_out = re.compile(
         r"pack|f64|bf16|lop3|cvta|mov\.|ld\.|^(add|sub|mul)\.f32$|^(div|rem)\.[us]|^(neg|abs)\.f32"
-        r"|^abs\.s|^neg\.s16|^cvt\.sat\.s\d+\.u"
+        r"|^abs\.s|^neg\.s16|^cvt\.sat\.s\d+\.u|^(add|sub)c|\.cc\."
     )
     return [
         name

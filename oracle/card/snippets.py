@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from oracle.ptxsim.forms import CARRIES
+
 THREADS: Final = 256
 SLOT: Final = 32
 """Bytes of an operand or a result of one thread."""
@@ -164,6 +166,8 @@ def value_types(name: str, sources: int) -> tuple[str, list[tuple[str, str]]]:
         given[2] = (target, target)
     if head in ("shl", "shr"):
         given[1] = ("u32", "shift")
+    if head == "bmsk":
+        given = [("b32", "shift")] * 2
     if head == "bfe":
         given[1:] = [("u32", "field")] * 2
     if head == "bfi":
@@ -204,6 +208,22 @@ def _value(frame: _Frame, name: str, signature: Sequence[str]) -> None:
         for register in (p, q):
             frame.result(register, "pred")
             frame.next_result()
+
+
+def _carrying(frame: _Frame, name: str) -> None:
+    """Make the carry from two operands, use two more, and read the carry that is left."""
+    head, kind = name.split(".")[0].removesuffix("c"), name.split(".")[-1]
+    register = register_kind(kind)
+    a, b, c, d = (frame.operand(register, kind) for _ in range(4))
+    result, carry = frame.register(register), frame.register(register)
+    frame.add(
+        f"{head}.cc.{kind} {carry}, {c}, {d};",
+        f"{name} {result}, {a}, {b};",
+        f"{head}c.{kind} {carry}, 0, 0;",
+    )
+    for made in (result, carry):
+        frame.result(made, register)
+        frame.next_result()
 
 
 def _packing(frame: _Frame, opcode: str, name: str) -> None:
@@ -319,6 +339,8 @@ def build(name: str, signature: Sequence[str], kind: str, entry: str) -> Snippet
         _atomic(frame, name, sum(token == "s" for token in signature))
     elif head in together.FRAMES:
         together.FRAMES[head](frame, name)
+    elif CARRIES & set(signature):
+        _carrying(frame, name)
     elif kind == "value":
         _value(frame, name, signature)
     else:

@@ -70,10 +70,10 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 }
 
 
-WRITTEN = ("d", "q", "D", "K")
+WRITTEN = frozenset("dqDK")
 """Letters of a signature for what an instruction writes."""
 
-CARRIES = ("k", "K")
+CARRIES = frozenset("kK")
 """Letters of a signature for the carry, which the parser adds to the operands."""
 
 

@@ -11,7 +11,7 @@ _KINDS = "u32,s32,u64,s64"
 @form("{name:addc,subc}.{kind:" + _KINDS + "}", "d s s k")
 @form("{name:addc,subc}.cc.{kind:" + _KINDS + "}", "d s s k K")
 def with_carry(e: Emitter, i: Instruction, name: str, kind: str) -> None:
-    """Sum or difference modulo 2^n, with the carry of the one before; the carry is that of unsigned numbers."""
+    """Sum or difference modulo 2^n, with the carry of the one before: that of unsigned numbers."""
     code = code_of("u" + kind[1:])
     a, b = e.arrays([*i.operands[1:3]], [code, code])
     sign, beyond = ("+", "<") if name.startswith("add") else ("-", ">")

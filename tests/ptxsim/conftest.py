@@ -11,7 +11,16 @@ import pytest
 
 from oracle import ptxsim
 
-CASE_FILES = ("isa_integer", "isa_float", "isa_move", "isa_memory", "isa_warp", "isa_cluster", "isa_mbarrier")
+CASE_FILES = (
+    "isa_integer",
+    "isa_carry",
+    "isa_float",
+    "isa_move",
+    "isa_memory",
+    "isa_warp",
+    "isa_cluster",
+    "isa_mbarrier",
+)
 HEADER = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 
 

@@ -13,10 +13,10 @@ from oracle.backends.simulated import lay_out
 from oracle.problem import Outputs
 
 ACCESS = {
-    "bias": {"cute": "load_4(bias_start)", "triton": "gl.load(bias + expert)"},
-    "logits": {"cute": "load_4(start)", "triton": "gl.load(row + expert,"},
+    "bias": {"cute": "load(bias.toint()", "triton": "gl.load(bias + expert)"},
+    "logits": {"cute": "load(start)", "triton": "gl.load(row + expert,"},
     "ids": {"cute": "store(ids.toint()", "triton": "gl.store(ids + token"},
-    "metadata": {"cute": "store_2(metadata + WORD * META_PADDED", "triton": "gl.store(metadata + NUM_CTAS"},
+    "metadata": {"cute": "store(routes + WORD", "triton": "gl.store(metadata + NUM_CTAS"},
 }
 """What stands on the line where each kernel first touches a buffer."""
 
