@@ -128,7 +128,7 @@ FAULTS = {
         "is_local = Uint32(thread - offset) < Uint32(count)",
         "is_local = Uint32(thread) < Uint32(count)",
         f"{POINTS} permute-all-local --tile 4 --range 64:64",
-        "M[45]",
+        "stopped by the simulator\n  race",
     ),
     "M2-offset-triton": triton(
         "gl.store(metadata + CTA_BATCH + cta, expert, mask=is_first)",
@@ -190,19 +190,19 @@ FAULTS = {
         "            wait_bytes(arrived)\n            permute(",
         "            permute(",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
-        "stopped by the simulator\n  race",
+        "stopped by the simulator\n  uninitialised",
     ),
     "picks-sent-to-a-cta-that-has-not-started-cute": cute(
         "            there_arrived = in_cta(arrived, peer)\n            cluster_wait()\n",
         "            there_arrived = in_cta(arrived, peer)\n",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
-        "stopped by the simulator\n  not started",
+        "stopped by the simulator\n  absent CTA",
     ),
     "missing-barrier-triton": triton(
         "    tl.debug_barrier()\n",
         "",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
-        "stopped by the simulator\n  race",
+        "stopped by the simulator\n  uninitialised",
     ),
     "a-store-before-the-wait-cute": cute(
         "        dependency_wait()\n        logit = load(start)\n",
