@@ -235,8 +235,8 @@ def _call(place: Place, numeric: frozenset[str]) -> Found:
         operator: Any = place.parent.op if isinstance(place.parent, ast.BinOp) else ast.Lt()
         if isinstance(operator, ast.RShift | ast.FloorDiv | ast.Lt) and len(node.args) == 1:
             yield "sign", ast.Call(_renamed(node.func, _SIGNS[name]), node.args, node.keywords)
-    if name == "div_full":
-        yield "plain-division", ast.BinOp(node.args[0], ast.Div(), node.args[1])
+    if name in ("rcp", "rcp_approx"):
+        yield "plain-reciprocal", ast.BinOp(ast.Constant(1.0), ast.Div(), node.args[0])
     for index, keyword in enumerate(node.keywords):
         if keyword.arg in _DROPPED_KEYWORDS:
             rest = [*node.keywords[:index], *node.keywords[index + 1 :]]

@@ -1,28 +1,27 @@
 """What the kernel's constants promise, by enumeration."""
 
-from itertools import product
-
-from impl_cute.kernel import RECIPROCAL_BITS, SORT_NETWORK, THREADS
-from spec.constants import MAX_TILE, MAX_TOKENS, NUM_EXPERTS
+from impl_cute.kernel import CANDIDATES, FIRST_SLOTS, GROUP, GROUPS, WARP, WARP_CANDIDATES, WARPS, threads
+from spec.constants import MAX_TOKENS, NUM_EXPERTS, TOP_K
 
 
-def test_the_network_sorts_eight_keys():
-    # The 0-1 principle: a network that sorts every sequence of zeros and ones sorts every sequence.
-    for keys in product((0, 1), repeat=8):
-        wires = list(keys)
-        for low, high in SORT_NETWORK:
-            wires[low], wires[high] = max(wires[low], wires[high]), min(wires[low], wires[high])
-        assert wires == sorted(keys, reverse=True)
+def test_every_candidate_has_a_slot_of_its_own():
+    slots = []
+    for place in range(GROUP):
+        for rank in range(GROUPS):
+            in_front = rank if place == 0 else 2 * rank + place
+            if in_front < TOP_K:
+                slots.append(FIRST_SLOTS[place] + rank)
+    assert sorted(slots) == list(range(sum(CANDIDATES)))
+    assert len(slots) == WARPS * WARP_CANDIDATES <= WARP
 
 
-def test_the_reciprocal_of_m1_divides_exactly():
-    for tile in range(1, MAX_TILE + 1):
-        reciprocal = (1 << RECIPROCAL_BITS) // tile + 1
-        for hits in range(MAX_TOKENS + 1):
-            numerator = hits + tile - 1
-            assert numerator * reciprocal < 1 << 32
-            assert numerator * reciprocal >> RECIPROCAL_BITS == -(-hits // tile)
+def test_a_byte_holds_every_first_slot_and_the_lowest_is_0():
+    assert FIRST_SLOTS[0] == 0
+    assert max(FIRST_SLOTS) < 128
 
 
-def test_there_is_a_thread_for_every_expert_and_a_warp_for_every_token():
-    assert THREADS == NUM_EXPERTS == 32 * MAX_TOKENS
+def test_there_is_a_thread_for_every_expert_a_warp_for_every_pick_and_a_lane_for_every_word_and_token():
+    assert threads(metadata=False) == NUM_EXPERTS == WARP * WARPS == GROUP * GROUPS
+    assert threads(metadata=True) == NUM_EXPERTS + WARP
+    assert WARPS == TOP_K == MAX_TOKENS
+    assert GROUPS == WARP

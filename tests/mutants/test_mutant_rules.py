@@ -40,7 +40,7 @@ RULES = {
     "word": ("f('float32')", ["f('int32')"]),
     "ptx": ("f('redux.sync.max.u32 $0;')", ["f('redux.sync.min.u32 $0;')", "f('redux.sync.max.s32 $0;')"]),
     "function": ("x = gl.maximum(a, b)", ["x = gl.minimum(a, b)"]),
-    "plain-division": ("x = div_full(a, b)", ["x = a / b"]),
+    "plain-reciprocal": ("x = rcp(a)", ["x = 1.0 / a"]),
     "argument-order": ("f(a, b, c)", ["f(b, a, c)", "f(a, c, b)"]),
     "argument-order-of-a-choice": ("x = select_(c, a, b)", ["x = select_(c, b, a)"]),
     "result-order": ("a, b = c, d", ["a, b = (d, c)"]),
