@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from oracle.ptxsim.clocks import Word
 from oracle.ptxsim.geometry import WARP, Index
-from oracle.ptxsim.lanes import Lanes, lanes_of
+from oracle.ptxsim.lanes import Lanes, lanes_of, union
 from oracle.ptxsim.machine import Machine
+from oracle.ptxsim.syntax import Immediate
 
 Array = npt.NDArray[Any]
 
@@ -44,6 +45,10 @@ class Barriers:
         self.geometry = machine.geometry
         self.alive = alive
         self.waiting: list[_Arrival] = []
+        # Whole warps at barriers of all threads of their CTAs, the usual case: instruction, lanes, barrier.
+        # They become part of ``waiting`` once anyone waits otherwise.
+        self._warps: list[tuple[int, Lanes, int]] = []
+        self._living = self._count_living()
         slots = self.geometry.ctas * BARRIERS
         self._expected = np.zeros(slots, np.int64)
         self._arrived = np.zeros(slots, np.int64)
@@ -51,7 +56,49 @@ class Barriers:
 
     def waiting_lanes(self) -> list[tuple[int, Lanes]]:
         """Return who waits, by instruction."""
+        self._spread()
         return [(a.index, lanes_of(self.geometry, a.lanes)) for a in self.waiting if a.sync and len(a.lanes)]
+
+    def _count_living(self) -> npt.NDArray[np.int64]:
+        return np.bincount(self.geometry.cta[self.alive], minlength=self.geometry.ctas)
+
+    def left(self) -> list[tuple[int, Lanes]]:
+        """Note that threads have exited; return who goes on, and where."""
+        self._living = self._count_living()
+        self._spread()
+        return self.complete()
+
+    def come(self, index: int, lanes: Lanes) -> list[tuple[int, Lanes]]:
+        """Note whole warps at a `simple` barrier; return who goes on, and where."""
+        number = self.machine.program.code[index].operands[0]
+        assert isinstance(number, Immediate)
+        if self.waiting or number.bits >= BARRIERS or any(other != number.bits for *_, other in self._warps):
+            return self.arrive(index, lanes, [np.full(lanes.n, number.bits, np.uint32)])
+        self._warps.append((index, lanes, number.bits))
+        arrived = self._arrived[number.bits :: BARRIERS]
+        arrived += lanes.per_cta()
+        self._expected[number.bits :: BARRIERS] = 0
+        done = arrived == self._living
+        if not done.any():
+            return []
+        if ((arrived > 0) & ~done).any():
+            self._spread()
+            return self.complete()
+        groups: dict[int, list[Lanes]] = {}
+        for at, come, _ in self._warps:
+            groups.setdefault(at, []).append(come)
+        self._warps = []
+        arrived[:] = 0
+        released = [(at, union(self.geometry, come)) for at, come in groups.items()]
+        self.machine.clocks.barrier(union(self.geometry, [come for _, come in released]), full=True)
+        return [(at + 1, come) for at, come in released]
+
+    def _spread(self) -> None:
+        """Let warps wait as lanes do."""
+        for index, lanes, number in self._warps:
+            key = self.geometry.cta[lanes.index] * BARRIERS + number
+            self.waiting.append(_Arrival(index, lanes.index, key, True, {}))
+        self._warps = []
 
     def arrive(self, index: int, lanes: Lanes, operands: list[Array]) -> list[tuple[int, Lanes]]:
         """Note an arrival; return who goes on, and where.
@@ -59,6 +106,7 @@ class Barriers:
         ``operands`` are the barrier numbers and, if given, the thread counts, one a lane.
         """
         machine = self.machine
+        self._spread()
         numbers = operands[0].astype(np.int64)
         if (numbers >= BARRIERS).any():
             position = int(np.flatnonzero(numbers >= BARRIERS)[0])
@@ -94,7 +142,7 @@ class Barriers:
         """Let go the barriers that all their threads have reached; return who goes on, and where."""
         if not self.waiting:
             return []
-        living = np.bincount(self.geometry.cta[self.alive], minlength=self.geometry.ctas).repeat(BARRIERS)
+        living = self._living.repeat(BARRIERS)
         arrived = self._arrived
         expected = np.where(self._expected == 0, living, self._expected)
         done = (arrived > 0) & (arrived >= expected)

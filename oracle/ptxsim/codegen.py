@@ -1,8 +1,7 @@
 """Turns runs of instructions into Python functions ``f(R, G, M)``: registers, lanes that run, machine.
 
-``R`` is the register file: one full-width array per register. A run for all lanes reads and rebinds its
-entries; a run for some lanes takes their part out and puts back, as copies, what is live afterwards. Arrays
-are never changed in place.
+``R`` is the register file (`registers`): a run takes out of it what it reads and puts back what is live
+afterwards. Arrays are never changed in place.
 """
 
 import re
@@ -21,7 +20,7 @@ from spec import arithmetic
 if TYPE_CHECKING:
     from oracle.ptxsim.program import Program
 
-Run = Callable[[list[Any], Any, Any], Any]
+Run = Callable[[Any, Any, Any], Any]
 
 _LOCAL = re.compile(r"\b(?:r\d+[a-z]\d?|t\d+)\b")
 
@@ -119,15 +118,14 @@ def generate(program: "Program", indices: range, after: int, everyone: bool, who
         if name is not None:
             exports.append((register, name))
     if everyone:
-        imports = [f"{name} = R[{register}]" for register, name in emitter.imported.items()]
-        stores = [f"R[{register}] = {name}" for register, name in exports]
+        imports = [f"{name} = R.whole({register})" for register, name in emitter.imported.items()]
+        stores = [f"R.replace({register}, {name})" for register, name in exports]
     else:
-        imports = [f"{name} = take(R[{register}])" for register, name in emitter.imported.items()]
-        if imports:
-            imports.insert(0, "take = G.take")
-        stores = [f"R[{register}] = put(R[{register}], {name})" for register, name in exports]
-        if stores:
-            stores.insert(0, "put = G.put")
+        imports = [
+            f"{name} = R.{'steady' if register in program.steady else 'take'}({register}, G)"
+            for register, name in emitter.imported.items()
+        ]
+        stores = [f"R.put({register}, G, {name})" for register, name in exports]
     return compile_lines(
         imports + body + stores + ([tail] if tail else []),
         emitter.globals,

@@ -71,6 +71,8 @@ class Emitter:
         Addresses of variables and parameters.
     whole
         The lanes are whole warps, so that a collective needs no rendezvous.
+    steady
+        The registers that are the same in every tile of a shape.
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class Emitter:
         homes: Mapping[int, str],
         symbols: Mapping[str, int],
         whole: bool = True,
+        steady: frozenset[int] = frozenset(),
     ) -> None:
         self.constants = constants
         self.homes = homes
         self.symbols = symbols
         self.whole = whole
+        self.steady = steady
         self.lines: list[str] = []
         self.globals: dict[str, object] = {}
         self.imported: dict[int, str] = {}
@@ -181,7 +185,12 @@ class Emitter:
     def lanes(self) -> str:
         """Return the name of the lanes that the present instruction's guard leaves."""
         guard = self.guard()
-        return "G" if guard is None else self.temporary(f"G.guarded({guard})")
+        if guard is None:
+            return "G"
+        assert self.instruction
+        assert self.instruction.guard
+        name = self.index if self.instruction.guard.register.index in self.steady else None
+        return self.temporary(f"G.guarded({guard}, {name})")
 
     def target(self, operand: Operand, code: str, expression: str, lanes: str = "") -> None:
         """Assign the result: under a guard, only where it holds.
@@ -223,7 +232,7 @@ class Emitter:
         self.target(operand, code, expression, lanes)
 
     def guard(self) -> str | None:
-        """Return the present instruction's guard as a boolean expression, or ``None``."""
+        """Return the present instruction's guard as a boolean expression; ``None`` if it always holds."""
         assert self.instruction is not None
         guard = self.instruction.guard
         if guard is None:
@@ -231,7 +240,9 @@ class Emitter:
         if self._held[0] == self.index:
             return self._held[1]
         name = self.source(guard.register, "?")
-        if self.immediate(guard.register) is not None:
+        if (known := self.immediate(guard.register)) is not None:
+            if bool(known.bits) != guard.negated:
+                return None
             name = self.filled(name)
         return f"~{name}" if guard.negated else name
 

@@ -62,6 +62,11 @@ class Geometry:
         return np.arange(self.size, dtype=np.intp)
 
     @cached_property
+    def groups(self) -> dict[object, Any]:
+        """The groups of lanes (`lanes.Lanes`) that come again with every tile, by what tells them apart."""
+        return {}
+
+    @cached_property
     def cta(self) -> Index:
         """The CTA of each lane, in the tile."""
         return self.lane // self.pitch
@@ -157,13 +162,14 @@ class Geometry:
         }[base]
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def geometry_of(
+    owner: object,
     launches: int,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     cluster: tuple[int, int, int] = (1, 1, 1),
     explicit: bool = False,
 ) -> Geometry:
-    """Return the one geometry of a shape: its arrays are worth keeping between tiles."""
+    """Return the one geometry of a shape and a program, ``owner``: what it keeps is worth having again."""
     return Geometry(launches, grid, block, cluster, explicit)

@@ -101,7 +101,7 @@ def launch(
     step = max(1, lanes_at_once // (pitch * math.prod(shape_grid)))
 
     def make(first: int, last: int) -> Machine:
-        geometry = geometry_of(last - first, shape_grid, shape_block, shape_cluster, explicit)
+        geometry = geometry_of(program, last - first, shape_grid, shape_block, shape_cluster, explicit)
         order, buffers = order_of(geometry, schedule), list(memory.part(first, last))
         return Machine(program, geometry, order, buffers, packed[first:last], dynamic_shared, first)
 

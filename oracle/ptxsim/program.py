@@ -153,7 +153,8 @@ class Program:
 
     def emitter(self, whole: bool = True) -> Emitter:
         """Return an empty emitter that knows the program's constants, homes and symbols."""
-        return Emitter(self.constants, getattr(self, "homes", {}), self.symbols, whole)
+        steady: frozenset[int] = getattr(self, "steady", frozenset())
+        return Emitter(self.constants, getattr(self, "homes", {}), self.symbols, whole, steady)
 
     def _classify(self) -> None:
         """Find the registers that are constant, per CTA or per thread."""
@@ -184,6 +185,15 @@ class Program:
                 kind.update((register.index, found) for register in written)
                 (self.per_cta if found == "cta" else self.per_thread).append(index)
             self.invariant.add(index)
+        self.steady = frozenset(register for register, found in kind.items() if found == "thread")
+
+    def steady_guard(self, index: int) -> int | None:
+        """Return ``index`` if its guard is the same in every tile of a shape, else ``None``."""
+        guard = self.code[index].guard
+        known = guard is not None and (
+            guard.register.index in self.steady or guard.register.index in self.constants
+        )
+        return index if known else None
 
     def _shuffled_constant(self, index: int) -> None:
         """Note that a shuffle of a constant gives that constant: only the rendezvous stays."""

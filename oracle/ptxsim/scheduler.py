@@ -15,12 +15,13 @@ from oracle.ptxsim.cluster_barriers import ClusterBarriers
 from oracle.ptxsim.codegen import Run, Segment, prologue, segment, single
 from oracle.ptxsim.deadlocks import deadlock
 from oracle.ptxsim.emitter import DTYPES
-from oracle.ptxsim.geometry import WARP, Geometry, Index
-from oracle.ptxsim.lanes import LANES, Lanes, lanes_of
+from oracle.ptxsim.geometry import WARP, Index
+from oracle.ptxsim.lanes import LANES, Lanes, everyone, lanes_of, merged, union
 from oracle.ptxsim.machine import CtaLanes, Machine
 from oracle.ptxsim.ops_collective import FULL_MASK
 from oracle.ptxsim.orders import PRIORITIES
 from oracle.ptxsim.program import Program
+from oracle.ptxsim.registers import Registers
 from oracle.ptxsim.syntax import Immediate, Register
 
 Array = npt.NDArray[Any]
@@ -39,7 +40,6 @@ class Code:
         self._singles: dict[int, Run] = {}
         self._per_cta = prologue(program, program.per_cta)
         self._per_thread = prologue(program, program.per_thread)
-        self._shaped: dict[Geometry, dict[int, Array]] = {}
 
     def segment(self, start: int, lanes: Lanes) -> Segment:
         """Return the code that ``lanes`` run from ``start``."""
@@ -55,7 +55,7 @@ class Code:
             self._singles[index] = single(self.program, index)
         return self._singles[index]
 
-    def registers(self, machine: Machine) -> list[Any]:
+    def registers(self, machine: Machine) -> Registers:
         """Return a register file: what the order fills it with, and what is known before the start."""
         program, geometry = self.program, machine.geometry
         blanks = {code: machine.order.blank(geometry.size, dtype) for code, dtype in DTYPES.items()}
@@ -66,13 +66,17 @@ class Code:
             registers[register] = np.repeat(
                 np.broadcast_to(registers[register], geometry.ctas), geometry.pitch
             )
-        if geometry not in self._shaped:
-            run, kept = self._per_thread
-            run(registers, Lanes(geometry, None, geometry.pitch), machine)
-            self._shaped[geometry] = {register: registers[register] for register in kept}
-        for register, value in self._shaped[geometry].items():
+        lanes = everyone(geometry)
+        for register, value in lanes.once("registers", lambda: self._shaped(lanes, machine)).items():
             registers[register] = value
-        return registers
+        return Registers(registers)
+
+    def _shaped(self, lanes: Lanes, machine: Machine) -> dict[int, Array]:
+        """Return the registers that depend on the tile's shape alone."""
+        run, kept = self._per_thread
+        registers: dict[int, Array] = {}
+        run(registers, lanes, machine)
+        return {register: registers[register] for register in kept}
 
 
 class Scheduler:
@@ -112,7 +116,7 @@ class Scheduler:
         self._add(0, lanes_of(geometry, np.flatnonzero(geometry.exists)))
         while self._order:
             key = heapq.heappop(self._order)
-            self._run(*key, self._union(self._ready.pop(key)))
+            self._run(*key, union(geometry, self._ready.pop(key)))
             if self._parked:
                 self._wake()
         waiting = [(index, part) for index, parts in self._meeting.items() for part in parts]
@@ -137,23 +141,21 @@ class Scheduler:
         held = found.run(self.registers, lanes, self.machine) if found.run else None
         if found.stop == "fall":
             self._push((priority, found.end), lanes)
-        elif found.stop == "wait":
+            return
+        if found.stop == "wait":
             self._arrive(priority, found.end, lanes)
+            return
+        if held is not None:
+            gone, stay = lanes.split(held, self.program.steady_guard(found.end - 1))
+            if stay is not None:
+                self._push((priority, found.end), stay)
+            if gone is None:
+                return
+            lanes = gone
+        if found.stop == "branch":
+            self._push((priority, self.program.targets[found.end - 1]), lanes)
         else:
-            if held is not None:
-                some = int(np.count_nonzero(held))
-                if some < lanes.n:
-                    self._push((priority, found.end), self._part(lanes, ~held) if some else lanes)
-                    if not some:
-                        return
-                    lanes = self._part(lanes, held)
-            if found.stop == "branch":
-                self._push((priority, self.program.targets[found.end - 1]), lanes)
-            else:
-                self._leave(found.end - 1, lanes)
-
-    def _part(self, lanes: Lanes, held: Array) -> Lanes:
-        return lanes_of(self.geometry, lanes.index[held])
+            self._leave(found.end - 1, lanes)
 
     def _add(self, pc: int, lanes: Lanes) -> None:
         """Let lanes that met go on, each at its priority."""
@@ -163,9 +165,9 @@ class Scheduler:
         priority = lanes.take(self._priority)
         for which in range(PRIORITIES):
             mine = priority == which
-            some = np.count_nonzero(mine)
-            if some:
-                self._push((which, pc), lanes if some == lanes.n else self._part(lanes, mine))
+            urgent, _ = lanes.split(mine)
+            if urgent is not None:
+                self._push((which, pc), urgent)
 
     def _push(self, key: tuple[int, int], lanes: Lanes) -> None:
         if key in self._ready:
@@ -174,16 +176,9 @@ class Scheduler:
             self._ready[key] = [lanes]
             heapq.heappush(self._order, key)
 
-    def _union(self, parts: list[Lanes]) -> Lanes:
-        if len(parts) == 1:
-            return parts[0]
-        if sum(part.n for part in parts) == self.geometry.size:
-            return Lanes(self.geometry, None, self.geometry.pitch)
-        return lanes_of(self.geometry, _sorted(parts, self.geometry.size))
-
     def _leave(self, index: int, lanes: Lanes) -> None:
         self.alive[lanes.index] = False
-        for pc, released in self.barriers.complete():
+        for pc, released in self.barriers.left():
             self._add(pc, released)
         if self.clusters:
             self.machine.leave(index, lanes, self.alive)
@@ -197,11 +192,12 @@ class Scheduler:
         guard = self.program.code[index].guard
         if guard is not None:
             held = self._value(guard.register, lanes) != guard.negated
-            if not held.all():
-                self._push((priority, index + 1), self._part(lanes, ~held))
-                if not held.any():
-                    return
-                lanes = self._part(lanes, held)
+            come, pass_by = lanes.split(held, self.program.steady_guard(index))
+            if pass_by is not None:
+                self._push((priority, index + 1), pass_by)
+            if come is None:
+                return
+            lanes = come
         kind = self.program.forms[index].kind
         if kind == "cluster":
             assert self.clusters
@@ -212,6 +208,10 @@ class Scheduler:
             self._test(index, lanes)
             return
         if kind == "barrier":
+            if lanes.level > LANES and index in self.program.simple:
+                for pc, released in self.barriers.come(index, lanes):
+                    self._add(pc, released)
+                return
             operands = [self._operand(operand, lanes) for operand in self.program.code[index].operands]
             for pc, released in self.barriers.arrive(index, lanes, operands):
                 self._add(pc, released)
@@ -224,7 +224,7 @@ class Scheduler:
                 return
         waiting = self._meeting.setdefault(index, [])
         waiting.append(lanes)
-        index_of_all = _sorted(waiting, self.geometry.size)
+        index_of_all = merged(self.geometry, waiting)
         ready = self._met(index, index_of_all)
         if not ready.any():
             return
@@ -240,25 +240,23 @@ class Scheduler:
     def _test(self, index: int, lanes: Lanes) -> None:
         """Let lanes go on whose mbarrier's phase is complete, and park the others."""
         self._together(index, lanes)
-        done = self.machine.tested
-        some = int(np.count_nonzero(done))
-        if some:
-            self._add(index + 1, self._part(lanes, done))
-        if some < lanes.n:
-            self._park(index, self._part(lanes, ~done))
+        done, waiting = lanes.split(self.machine.tested)
+        if done is not None:
+            self._add(index + 1, done)
+        if waiting is not None:
+            self._park(index, waiting)
 
     def _park(self, index: int, lanes: Lanes) -> None:
         """Let lanes wait, or for once not: ``try_wait`` may fail after a time."""
         late = self.machine.order.late
+        waiting: Lanes | None = lanes
         if late is not None and ".try_wait" in self.program.code[index].opcode:
-            failing = lanes.take(late & ~self._failed)
-            if failing.any():
-                gone = self._part(lanes, failing)
+            gone, waiting = lanes.split(lanes.take(late & ~self._failed))
+            if gone is not None:
                 self._failed[gone.index] = True
                 self._add(index + 1, gone)
-                lanes = self._part(lanes, ~failing)
-        if lanes.n:
-            self._parked.append((index, lanes))
+        if waiting is not None:
+            self._parked.append((index, waiting))
 
     def _wake(self) -> None:
         """Test again where a phase has been completed since; if nobody can run, do what can wait no more."""
@@ -276,7 +274,7 @@ class Scheduler:
             parked.setdefault(index, []).append(lanes)
         self._parked = []
         for index, parts in parked.items():
-            self._test(index, self._union(parts))
+            self._test(index, union(self.geometry, parts))
 
     def _give_up(self) -> None:
         """Let those go on who only asked, and were told no; at some time that counts as endless."""
@@ -300,7 +298,7 @@ class Scheduler:
         known = self.program.constants.get(register.index)
         if known is not None:
             return np.full(lanes.n, known.bits, np.uint32)
-        return lanes.take(self.registers[register.index])
+        return self.registers.take(register.index, lanes)
 
     def _operand(self, operand: object, lanes: Lanes) -> Array:
         if isinstance(operand, Register):
@@ -331,12 +329,3 @@ class Scheduler:
         # The lanes of a warp that wait with the same mask as each one must be the members of that mask.
         alike = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
         return np.asarray((np.packbits(alike, axis=2, bitorder="little").view("<u4")[..., 0] == masks)[here])
-
-
-def _sorted(parts: list[Lanes], size: int) -> Index:
-    if len(parts) == 1:
-        return parts[0].index
-    present = np.zeros(size, np.bool_)
-    for part in parts:
-        present[part.index] = True
-    return np.flatnonzero(present)

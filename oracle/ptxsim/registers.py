@@ -1,0 +1,62 @@
+"""The registers of a tile: what the lanes that ran last have written stays with them until others ask."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from oracle.ptxsim.lanes import Lanes
+
+Array = npt.NDArray[Any]
+
+
+class Registers:
+    """The register file.
+
+    A register is one array over all lanes and, newer than that, an array over one group of lanes: so code
+    that the same group runs piece after piece copies nothing in between.
+
+    Parameters
+    ----------
+    arrays
+        What is in each register at the start, over all lanes.
+    """
+
+    __slots__ = ("_newer", "_whole")
+
+    def __init__(self, arrays: list[Array]) -> None:
+        self._whole = arrays
+        self._newer: dict[int, tuple[Lanes, Array]] = {}
+
+    def whole(self, register: int) -> Array:
+        """Return a register of all lanes."""
+        if register in self._newer:
+            lanes, part = self._newer.pop(register)
+            self._whole[register] = lanes.put(self._whole[register], part)
+        return self._whole[register]
+
+    def replace(self, register: int, values: Array) -> None:
+        """Set a register of all lanes."""
+        self._newer.pop(register, None)
+        self._whole[register] = values
+
+    def take(self, register: int, lanes: Lanes) -> Array:
+        """Return a register of some lanes."""
+        newer = self._newer.get(register)
+        if newer is not None:
+            owner, part = newer
+            if owner is lanes:
+                return part
+            if (found := lanes.part_of(owner, part)) is not None:
+                return found
+        return lanes.take(self.whole(register))
+
+    def put(self, register: int, lanes: Lanes, part: Array) -> None:
+        """Set a register of some lanes."""
+        newer = self._newer.get(register)
+        if newer is not None and newer[0] is not lanes:
+            self.whole(register)
+        self._newer[register] = lanes, part
+
+    def steady(self, register: int, lanes: Lanes) -> Array:
+        """Return, for some lanes, a register that is the same in every tile of a shape."""
+        return lanes.once(register, lambda: lanes.take(self._whole[register]))
