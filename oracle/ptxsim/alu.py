@@ -3,6 +3,7 @@
 Arguments are unsigned or signed integer arrays (or scalars) of 2, 4 or 8 bytes, results of the stated type.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -147,6 +148,8 @@ def insert_field(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 def permute_bytes(a: Array, b: Array, c: Array, mode: str) -> Array:
     """Four bytes of b:a (prmt); without a mode each nibble of c picks one, its top bit asks for the sign."""
+    if mode == "" and a.ndim == b.ndim == 0 and c.ndim:
+        return _permutations(int(a), int(b)).take(np.ascontiguousarray(c).view(np.uint16)[::2])
     both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
     low = c & np.uint32(3)
     result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
@@ -169,6 +172,13 @@ def permute_bytes(a: Array, b: Array, c: Array, mode: str) -> Array:
         byte = np.where(sign != 0, replicated, byte)
         result = result | (byte << np.uint32(8 * k))
     return result
+
+
+@lru_cache(maxsize=16)
+def _permutations(a: int, b: int) -> Array:
+    """Return what `permute_bytes` makes of two constants, for every selector of 16 bits."""
+    selectors = np.arange(1 << 16, dtype=np.uint32)
+    return permute_bytes(np.full(1, a, np.uint32), np.full(1, b, np.uint32), selectors, "")
 
 
 def lop3(a: Array, b: Array, c: Array, table: int) -> Array:

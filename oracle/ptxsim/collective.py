@@ -50,14 +50,14 @@ def _source_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
     return np.where(valid, j, _LANE), valid
 
 
-_PAIRS: Final = {2: "u8", 4: "c16", 8: "V32", 16: "V64"}
-"""Types as wide as 2, 4, 8 or 16 lanes, to exchange them whole."""
+_BLOCKS: Final = {1: "u4", 2: "u8", 4: "c16", 8: "V32", 16: "V64"}
+"""Types as wide as some lanes, to exchange them whole."""
 
 
 @lru_cache(maxsize=64)
-def _exchanged(count: int) -> npt.NDArray[np.intp]:
-    """Return 1, 0, 3, 2, ...: the indices that exchange neighbours."""
-    return np.arange(count, dtype=np.intp) ^ 1
+def _exchanged(count: int, mask: int) -> npt.NDArray[np.intp]:
+    """Return ``0 ^ mask``, ``1 ^ mask``, ...: with 1 these exchange neighbours."""
+    return np.arange(count, dtype=np.intp) ^ mask
 
 
 @lru_cache(maxsize=16)
@@ -69,12 +69,13 @@ def _warp_start(count: int) -> npt.NDArray[np.intp]:
 def _quick(mode: str, a: Array, b: Array) -> Array | None:
     """Shuffle whole warps, unclamped, in the common ways; ``None`` for another way."""
     flat = a.reshape(-1)
-    if mode == "bfly" and b.ndim == 0 and int(b) in (1, *_PAIRS):
-        if b == 1:
+    if mode == "bfly" and b.ndim == 0 and (mask := int(b) & (WARP - 1)):
+        if mask == 1:
             pairs = flat.view(np.uint64)
             return ((pairs >> np.uint64(32)) | (pairs << np.uint64(32))).view(a.dtype)
-        blocks = flat.view(_PAIRS[int(b)])
-        return blocks.take(_exchanged(len(blocks))).view(a.dtype)
+        low = mask & -mask
+        blocks = flat.view(_BLOCKS[low])
+        return blocks.take(_exchanged(len(blocks), mask // low)).view(a.dtype)
     if mode == "idx" and b.ndim:
         return flat.take(_warp_start(a.size) + (b.reshape(-1) & np.uint32(WARP - 1)))
     if mode == "idx":
@@ -122,7 +123,7 @@ def ballot(a: Array, members: Array | None) -> tuple[Array]:
     """``vote.sync.ballot``."""
     if members is not None:
         a = a & (members != 0)
-    packed = np.packbits(a, axis=1, bitorder="little").view(np.uint32).reshape(-1)
+    packed = np.packbits(a.reshape(-1), bitorder="little").view(np.uint32)
     mask = _spread(packed)
     return (mask if members is None else mask & members,)
 
