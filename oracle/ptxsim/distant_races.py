@@ -14,7 +14,7 @@ from oracle.ptxsim.clocks import U32
 from oracle.ptxsim.cluster_clocks import CLOSER, ClusterClocks
 from oracle.ptxsim.geometry import Index
 from oracle.ptxsim.lanes import Lanes
-from oracle.ptxsim.races import Read, Report, Tracker
+from oracle.ptxsim.races import Read, Report, Span, Tracker
 from oracle.ptxsim.vectors import gather, runs
 
 _PAST_LIMIT: Final = 256
@@ -61,8 +61,8 @@ class DistantTracker(Tracker):
         wanted = np.zeros(len(self.writer), np.bool_)
         wanted[cells] = True
         return any(
-            wanted[first].any() if length == 1 else wanted[runs(first, length)].any()
-            for first, length, *_ in (*self._past, *self._log)
+            wanted[read.first].any() if read.length == 1 else wanted[runs(read.first, read.length)].any()
+            for read in (*self._past, *self._log)
         )
 
     def _distant(self, lanes: Lanes, count: int, old: U32) -> Index:
@@ -79,16 +79,23 @@ class DistantTracker(Tracker):
             raise self._race(first, count, writer, int(places[0]), "read of what was written by {}", report)
         if self._distant_reader is None:
             self._distant_reader = np.zeros(len(self.writer), np.uint32)
-        stamp = lanes.take(self.clocks.stamp)
-        read = (first, count, True, stamp, lanes.take(self.clocks.cluster_base))
+        read = Read(lanes, first, count, True, None, 1, self.clocks.stamp, self.clocks.cluster_base)
         self._note(self._distant_reader, [read], one_cta=True)
 
     def write(
-        self, lanes: Lanes, first: Index, count: int, aligned: bool, report: Report, *, atomic: bool = False
+        self,
+        lanes: Lanes,
+        first: Index,
+        count: int,
+        aligned: bool,
+        report: Report,
+        span: Span | None = None,
+        *,
+        atomic: bool = False,
     ) -> None:
         """Note a write by the own CTA, as `Tracker` does."""
         self._check_reader(self._distant_reader, lanes, first, count, report)
-        super().write(lanes, first, count, aligned, report, atomic=atomic)
+        super().write(lanes, first, count, aligned, report, span, atomic=atomic)
 
     def _check_reader(
         self, reader: U32 | None, lanes: Lanes, first: Index, count: int, report: Report

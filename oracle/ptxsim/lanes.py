@@ -149,12 +149,18 @@ class Lanes:
     def guarded(self, condition: Array, name: Hashable = None) -> "Lanes":
         """Return the lanes where ``condition`` (over this group) holds; ``name`` as for `split`."""
         if name is not None:
-            return self.once(("guard", name), lambda: self.guarded(condition))
+            return self.once(("guard", name), lambda: self._lasting_guarded(condition))
         held = np.count_nonzero(condition)
         if held == self.n:
             return self
         positions = np.flatnonzero(condition)
         return Lanes(self.geometry, self.index.take(positions), 1, positions)
+
+    def _lasting_guarded(self, condition: Array) -> "Lanes":
+        lanes = self.guarded(condition)
+        if self.kept is not None:
+            _keep(lanes)
+        return lanes
 
     def pick(self, values: Array) -> Array:
         """Return the values, over the group, of the lanes where the guard holds; a scalar stays."""

@@ -22,6 +22,14 @@ def _space(name: str) -> str:
     return _SPACES.get(name, name[1:])
 
 
+def _steady(e: Emitter, address: Operand, space: str) -> str:
+    """Return the argument that says of shared addresses that they are the same in every tile of a shape."""
+    assert isinstance(address, Address)
+    base = address.base
+    known = e.immediate(base) is not None or (isinstance(base, Register) and base.index in e.steady)
+    return ", True" if known and space == "shared" else ""
+
+
 def _load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
     targets = _items(i.operands[0])
     code = code_of(kind)
@@ -31,7 +39,8 @@ def _load(e: Emitter, i: Instruction, space: str, kind: str) -> None:
     space = _space(space)
     lanes = e.lanes()
     base, offset = e.address(i.operands[1], _ADDRESS[space])
-    got = e.temporary(f"M.load_{space}({e.index}, {lanes}, {base}, {offset}, {code!r}, {len(targets)})")
+    arguments = f"{e.index}, {lanes}, {base}, {offset}, {code!r}, {len(targets)}"
+    got = e.temporary(f"M.load_{space}({arguments}{_steady(e, i.operands[1], space)})")
     for k, target in enumerate(targets):
         if not isinstance(target, Sink):
             e.extended(target, code, f"{got}[{k}]", lanes)
@@ -80,7 +89,8 @@ def store(e: Emitter, i: Instruction, space: str, kind: str) -> None:
     lanes = e.lanes()
     base, offset = e.address(i.operands[0], _ADDRESS[space])
     values = ", ".join(e.wide(item, f"u{size}") for item in _items(i.operands[1]))
-    e.lines.append(f"M.store_{space}({e.index}, {lanes}, {base}, {offset}, 'u{size}', ({values},))")
+    arguments = f"{e.index}, {lanes}, {base}, {offset}, 'u{size}', ({values},)"
+    e.lines.append(f"M.store_{space}({arguments}{_steady(e, i.operands[0], space)})")
 
 
 _ATOMICS = "{space:.global,.shared,.shared::cta,.shared::cluster,}"

@@ -21,7 +21,7 @@ was an atomic. An atomic leaves the stamp of a plain write by the same thread si
 that one still asks other threads for more.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +38,6 @@ _LOG_LIMIT = 64
 NOWHERE: Index = np.zeros(0, np.intp)
 
 
-Read = tuple[Index, int, bool, U32, U32]
-"""A logged read: first cells, cells a lane, aligned, and the stamp and base of each lane."""
-
-
 class Report(Protocol):
     """Makes the exception for a cell: ``(position in the lanes, cell, problem, kind)``.
 
@@ -50,6 +46,31 @@ class Report(Protocol):
 
     def __call__(self, position: int, cell: int, problem: str, kind: str = "race") -> Exception:
         """Return the exception."""
+
+
+Span = tuple[int, int]
+"""The bytes, from the first up to the last, within which an access stays in every CTA's part of a space."""
+
+
+class Read(NamedTuple):
+    """A logged read: the arguments, and the clocks of that time."""
+
+    lanes: Lanes
+    first: Index
+    length: int
+    aligned: bool
+    span: Span | None
+    alike: int
+    stamp: U32
+    base: U32
+
+    def per_lane(self) -> tuple[Index, U32, U32]:
+        """Return the cells, and for each cell the stamp and the base of its lane."""
+        first = self.first.repeat(self.alike) if self.alike > 1 else self.first
+        stamp, base = self.lanes.take(self.stamp), self.lanes.take(self.base)
+        if self.length > 1:
+            return runs(first, self.length), stamp.repeat(self.length), base.repeat(self.length)
+        return first, stamp, base
 
 
 class Tracker:
@@ -84,37 +105,58 @@ class Tracker:
         """Return whether every read so far lies before the last CTA barrier of every lane."""
         return self._one_cta and self._last_read < self.clocks.oldest
 
-    def written(self, first: Index, count: int, aligned: bool, report: Report) -> U32:
+    def written(self, first: Index, count: int, aligned: bool, report: Report, alike: int = 1) -> U32:
         """Return the stamps of the last writes; a cell never written is an error.
 
         ``report(position, cell, problem)`` makes the exception; an empty problem means never written.
+        ``alike`` is how many lanes in a row are at each of ``first``.
         """
         writer: U32 = gather(self.writer, first, count, aligned)
         if not np.minimum.reduce(writer):
             position, step = divmod(int(np.flatnonzero(writer == 0)[0]), count)
-            raise report(position, int(first[position]) + step, "")
+            raise report(position * alike, int(first[position]) + step, "")
         return writer
 
-    def read(self, lanes: Lanes, first: Index, count: int, aligned: bool, report: Report) -> None:
+    def read(
+        self,
+        lanes: Lanes,
+        first: Index,
+        count: int,
+        aligned: bool,
+        report: Report,
+        span: Span | None = None,
+        alike: int = 1,
+    ) -> None:
         """Note a read."""
         clocks = self.clocks
-        writer = self.written(first, count, aligned, report)
-        base, stamp = lanes.take(clocks.base), lanes.take(clocks.stamp)
+        writer = self.written(first, count, aligned, report, alike)
         if not self._writes_ordered():
-            places = self._unordered(lanes, first, count, writer)
+            all_first = first
+            if alike > 1:
+                all_first = first.repeat(alike)
+                writer = writer.reshape(-1, count).repeat(alike, axis=0).reshape(-1)
+            places = self._unordered(lanes, all_first, count, writer)
             if len(places):
                 raise self._race(
-                    first, count, writer, int(places[0]), "read of what was written by {}", report
+                    all_first, count, writer, int(places[0]), "read of what was written by {}", report
                 )
         if self._log and self._reads_ordered():
             self._forget()
         elif len(self._log) > _LOG_LIMIT:
             self._settle()
-        self._log.append((first, count, aligned, stamp, base))
+        self._log.append(Read(lanes, first, count, aligned, span, alike, clocks.stamp, clocks.base))
         self._last_read = clocks.tick
 
     def write(
-        self, lanes: Lanes, first: Index, count: int, aligned: bool, report: Report, *, atomic: bool = False
+        self,
+        lanes: Lanes,
+        first: Index,
+        count: int,
+        aligned: bool,
+        report: Report,
+        span: Span | None = None,
+        *,
+        atomic: bool = False,
     ) -> None:
         """Note a write; two lanes in one cell are a race unless atomic."""
         clocks = self.clocks
@@ -133,7 +175,7 @@ class Tracker:
             if len(places):
                 raise self._race(first, count, old, int(places[0]), "write of what was written by {}", report)
         if not self._reads_ordered():
-            if self._log and self._was_read(first, count, aligned):
+            if self._log and self._was_read(first, count, aligned, span):
                 self._settle()
             if self._reader is not None:
                 old = gather(self._reader, first, count, aligned)
@@ -190,12 +232,15 @@ class Tracker:
         detail = f"a {problem.format(self.clocks.name(int(old[place])))}, with no barrier between"
         return report(position, int(first[position]) + step, detail)
 
-    def _was_read(self, first: Index, count: int, aligned: bool) -> bool:
+    def _was_read(self, first: Index, count: int, aligned: bool, span: Span | None) -> bool:
         """Return whether a logged read may have touched one of the cells."""
+        if all(_apart(read.span, span) for read in self._log):
+            return False
         if self._marks is None:
             self._marks = np.zeros(len(self.writer), np.bool_)
-        for read, length, read_aligned, *_ in self._log[self._marked :]:
-            scatter(self._marks, read, length, read_aligned, np.ones(len(read) * length, np.bool_))
+        for read in self._log[self._marked :]:
+            touched = np.ones(len(read.first) * read.length, np.bool_)
+            scatter(self._marks, read.first, read.length, read.aligned, touched)
         self._marked = len(self._log)
         return bool(np.count_nonzero(gather(self._marks, first, count, aligned)))
 
@@ -215,9 +260,8 @@ class Tracker:
     def _note(self, reader: U32, log: list[Read], one_cta: bool) -> None:
         """Note reads as the last ones; with ``one_cta`` those before a CTA's barrier are of no interest."""
         clocks = self.clocks
-        for first, count, _, stamp_of_lane, base_of_lane in log:
-            cells = runs(first, count)
-            stamp, base = stamp_of_lane.repeat(count), base_of_lane.repeat(count)
+        for read in log:
+            cells, stamp, base = read.per_lane()
             old = reader.take(cells)
             reader[cells] = stamp
             left = reader.take(cells)
@@ -239,3 +283,8 @@ class Tracker:
         differ |= reader.take(cells) != mark
         if np.count_nonzero(differ):
             reader[cells[differ]] = (tick | clocks.several)[differ]
+
+
+def _apart(one: Span | None, other: Span | None) -> bool:
+    """Return whether two accesses are known to have no byte in common."""
+    return one is not None and other is not None and (one[1] < other[0] or other[1] < one[0])

@@ -114,19 +114,38 @@ class Tile:
         return address + np.uint64(offset & (1 << 64) - 1) if offset else address
 
     def load_shared(
-        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, count: int
+        self,
+        index: int,
+        lanes: Lanes,
+        address: Array,
+        offset: int,
+        code: str,
+        count: int,
+        steady: bool = False,
     ) -> list[Array]:
-        """``ld.shared``."""
+        """``ld.shared``; ``steady`` if the addresses are the same in every tile of a shape."""
         if not lanes.n:
             return [np.empty(0, code)] * count
         return self.shared.load(
-            lanes, self._narrow(lanes, address, offset), code, count, self._fault(index, lanes)
+            lanes,
+            self._narrow(lanes, address, offset),
+            code,
+            count,
+            self._fault(index, lanes),
+            index if steady else None,
         )
 
     def store_shared(
-        self, index: int, lanes: Lanes, address: Array, offset: int, code: str, values: tuple[Array, ...]
+        self,
+        index: int,
+        lanes: Lanes,
+        address: Array,
+        offset: int,
+        code: str,
+        values: tuple[Array, ...],
+        steady: bool = False,
     ) -> None:
-        """``st.shared``."""
+        """``st.shared``; ``steady`` as for `load_shared`."""
         if lanes.n:
             self.shared.store(
                 lanes,
@@ -134,6 +153,7 @@ class Tile:
                 code,
                 [lanes.pick(v) for v in values],
                 self._fault(index, lanes),
+                index if steady else None,
             )
 
     def load_global(

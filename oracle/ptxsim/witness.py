@@ -76,7 +76,8 @@ class Witness:
 
     def _noting_cells(self, access: Callable[..., Any]) -> Callable[..., Any]:
         def noted(lanes: Lanes, first: Index, count: int, *rest: Any, **keywords: Any) -> Any:
-            self._note(lanes.index[(first <= self.cell) & (self.cell < first + count)])
+            each = first.repeat(keywords.get("alike", 1))
+            self._note(lanes.index[(each <= self.cell) & (self.cell < each + count)])
             return access(lanes, first, count, *rest, **keywords)
 
         return noted
