@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.geometry import WARP, Index
-from oracle.ptxsim.lanes import LANES, Lanes, lanes_of
+from oracle.ptxsim.lanes import LANES, Lanes, lanes_of, union
 from oracle.ptxsim.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -30,17 +30,24 @@ class ClusterBarriers:
         geometry = self.geometry
         self._cluster = geometry.cluster_of.take(geometry.cta)
         # How often each thread has arrived and waited, and how often each cluster's barrier was complete.
-        self._arrived = np.zeros(geometry.size, np.int64)
-        self._waited = np.zeros(geometry.size, np.int64)
-        self._complete = np.zeros(len(geometry.members), np.int64)
+        self._arrived = np.zeros(geometry.size, np.int32)
+        self._waited = np.zeros(geometry.size, np.int32)
+        self._complete = np.zeros(len(geometry.members), np.int32)
+        # How many threads of each cluster live, and of them have still to arrive; how many have arrived.
+        self._living = self._missing = self._count(alive)
+        self._come = np.zeros(len(geometry.members), np.intp)
         # Who waits for the rest of its warp, and who for the cluster: the lanes, by instruction.
         self._gathering: dict[int, Index] = {}
-        self._waiting: dict[int, Index] = {}
+        self._waiting: dict[int, Lanes] = {}
 
     def waiting_lanes(self) -> list[tuple[int, Lanes]]:
         """Return who waits, by instruction."""
-        both = [*self._gathering.items(), *self._waiting.items()]
-        return [(index, lanes_of(self.geometry, lanes)) for index, lanes in both]
+        gathering = [(index, lanes_of(self.geometry, lanes)) for index, lanes in self._gathering.items()]
+        return gathering + list(self._waiting.items())
+
+    def _count(self, which: npt.NDArray[np.bool_]) -> Index:
+        """Return how many lanes of each cluster are among ``which``."""
+        return np.bincount(self._cluster[which], minlength=len(self.geometry.members))
 
     def come(self, index: int, lanes: Lanes) -> list[tuple[int, Lanes]]:
         """Note lanes at an arrival or a wait; return who goes on, and where."""
@@ -51,6 +58,9 @@ class ClusterBarriers:
 
     def left(self) -> list[tuple[int, Lanes]]:
         """Note that threads have exited; return who goes on, and where."""
+        self._living = self._count(self.alive)
+        behind = self._arrived == self._complete.take(self._cluster)
+        self._missing = self._count(self.alive & behind)
         return self._gather() + self._release()
 
     def _gather(self) -> list[tuple[int, Lanes]]:
@@ -80,10 +90,14 @@ class ClusterBarriers:
         opcode = self.machine.program.code[index].opcode
         if ".wait" in opcode:
             self._refuse(arrived == waited, index, lanes, "a wait without an arrival")
-            self._waiting[index] = _merged(self._waiting.get(index), lanes.index)
+            waiting = [self._waiting[index], lanes] if index in self._waiting else [lanes]
+            self._waiting[index] = union(self.geometry, waiting)
             return self._release()
         self._refuse(arrived > waited, index, lanes, "a second arrival without a wait between")
-        self._arrived = lanes.put(self._arrived, arrived + 1)
+        self._arrived = lanes.put(self._arrived, arrived + np.int32(1))
+        here = lanes.once("per cluster", lambda: self._of_clusters(lanes))
+        self._missing = self._missing - here
+        self._come = self._come + here
         self.machine.cluster_clocks.cluster_arrive(lanes, relaxed=".relaxed" in opcode)
         return [(index + 1, lanes), *self._release()]
 
@@ -94,28 +108,31 @@ class ClusterBarriers:
 
     def _release(self) -> list[tuple[int, Lanes]]:
         """Complete the barriers that all living threads have reached; return who goes on, and where."""
-        complete = self._complete.take(self._cluster)
-        clusters = len(self._complete)
-        behind = self.alive & (self._arrived == complete)
-        come = self._arrived > complete
-        missing = np.bincount(self._cluster[behind], minlength=clusters)
-        done = (missing == 0) & (np.bincount(self._cluster[come], minlength=clusters) > 0)
+        done = (self._missing == 0) & (self._come > 0)
         if done.any():
-            self._complete[done] += 1
+            come = self._arrived > self._complete.take(self._cluster)
+            self._complete = self._complete + done
+            self._missing = np.where(done, self._living, self._missing)
+            self._come = np.where(done, 0, self._come)
             self.machine.cluster_clocks.cluster_complete(done, come & done.take(self._cluster))
         released = []
         for index, lanes in list(self._waiting.items()):
-            go = self._complete.take(self._cluster[lanes]) >= self._arrived[lanes]
-            if go.any():
-                gone = lanes_of(self.geometry, lanes[go])
+            arrived = lanes.take(self._arrived)
+            go = self._complete.take(lanes.take(self._cluster)) >= arrived
+            gone, stay = lanes.split(go)
+            if gone is not None:
                 self._waited = gone.put(self._waited, gone.take(self._arrived))
                 self.machine.cluster_clocks.cluster_pass(gone)
                 released.append((index + 1, gone))
-            if go.all():
+            if stay is None:
                 del self._waiting[index]
             else:
-                self._waiting[index] = lanes[~go]
+                self._waiting[index] = stay
         return released
+
+    def _of_clusters(self, lanes: Lanes) -> Index:
+        """Return how many of the lanes each cluster has."""
+        return np.bincount(lanes.take(self._cluster), minlength=len(self.geometry.members))
 
     def missing(self, index: int, lane: int) -> list[int]:
         """Return the threads that a lane waits for: of its warp, or of its cluster."""
