@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from oracle.ptxsim.clocks import Clocks
 from oracle.ptxsim.errors import SimulationError
-from oracle.ptxsim.geometry import Index
-from oracle.ptxsim.lanes import Lanes
+from oracle.ptxsim.geometry import WARP, Index
+from oracle.ptxsim.lanes import LANES, Lanes
 from oracle.ptxsim.memory import REGION_BITS, Buffer
 from oracle.ptxsim.races import Report, Tracker
 from oracle.ptxsim.vectors import columns, gather, interleaved, part, scatter
@@ -48,7 +48,6 @@ class Global:
         self.waited = np.zeros(self.geometry.size, np.bool_)
         self.all_waited = not any(buffer.dependent for buffer in buffers)
         self._strides: dict[int, tuple[Array, Array]] = {}
-        self._origins: dict[int, I64] = {}
 
     def wait(self, lanes: Lanes) -> None:
         """Note ``griddepcontrol.wait`` of these lanes."""
@@ -67,12 +66,15 @@ class Global:
             raise fault("out of bounds", "an address in no buffer", 0, int(address[0]))
         relative = (address - buffer.address[0]).view(np.int64)
         last = buffer.row_bytes - width
-        origin: I64 = lanes.take(self._origin(buffer))
+        origin = self._origin(lanes, buffer)
         if buffer.rows == 1:
             if np.minimum.reduce(relative) >= 0 and np.maximum.reduce(relative) <= last:
                 return buffer, origin + relative
             bad = (relative < 0) | (relative > last)
         else:
+            offsets = self._row_a_warp(lanes, buffer, relative, last)
+            if offsets is not None:
+                return buffer, origin + offsets
             row, within = self._row(lanes, buffer, relative)
             bad = (within > last) | (row < 0) | (row >= buffer.rows)
             if not np.count_nonzero(bad):
@@ -81,21 +83,37 @@ class Global:
         where = self.place(lanes, address, position)
         raise fault("out of bounds", f"{width} bytes outside the buffer", position, *where)
 
-    def _origin(self, buffer: Buffer) -> I64:
+    def _origin(self, lanes: Lanes, buffer: Buffer) -> I64:
         """Return where each lane's launch starts in the tile's part of a buffer."""
-        if buffer.number not in self._origins:
-            self._origins[buffer.number] = self.geometry.launch * (buffer.rows * buffer.row_bytes)
-        return self._origins[buffer.number]
+        size = buffer.rows * buffer.row_bytes
+        return lanes.once(("launch", size), lambda: lanes.take(self.geometry.launch) * size)
 
-    def _row(self, lanes: Lanes, buffer: Buffer, relative: I64) -> tuple[Array, Array]:
-        """Split an offset into row and offset in the row: a float division, off by at most one, put right."""
+    def _row_a_warp(self, lanes: Lanes, buffer: Buffer, relative: I64, last: int) -> I64 | None:
+        """Return the bytes in the launch's part of a buffer if each warp is within one row, else ``None``."""
+        if lanes.level == LANES:
+            return None
+        row, within = self._row(lanes, buffer, relative[::WARP], WARP)
+        moved = relative[::WARP] - within
+        inside = relative - moved.repeat(WARP)
+        if np.minimum.reduce(inside) < 0 or np.maximum.reduce(inside) > last:
+            return None
+        if np.minimum.reduce(row) < 0 or np.maximum.reduce(row) >= buffer.rows:
+            return None
+        inside += (row * buffer.row_bytes).repeat(WARP)
+        return inside
+
+    def _row(self, lanes: Lanes, buffer: Buffer, relative: I64, step: int = 1) -> tuple[Array, Array]:
+        """Split the offsets of every ``step``-th lane into row and offset in the row.
+
+        A float division, off by at most one, put right.
+        """
         if buffer.number not in self._strides:
             full = buffer.stride[self.geometry.launch]
             with np.errstate(divide="ignore"):
                 self._strides[buffer.number] = full, np.where(full == 0, 0.0, 1.0 / full)
         full, inverse = self._strides[buffer.number]
-        stride = lanes.take(full)
-        row = np.floor(relative * lanes.take(inverse)).astype(np.int64)
+        stride = lanes.take(full)[::step]
+        row = np.floor(relative * lanes.take(inverse)[::step]).astype(np.int64)
         within = relative - row * stride
         row += (within >= stride) & (stride != 0)
         row -= within < 0
@@ -143,7 +161,10 @@ class Global:
         Elements that lie across those of the view, for the buffer's shape or offset, are moved as bytes.
         """
         size = np.dtype(code).itemsize
-        mixed = int(np.bitwise_or.reduce(start))
+        mixed = 0
+        if buffer.row_bytes % (size * count) or int(buffer.address[0]) % (size * count):
+            # Addresses are aligned, but rows in the array need not be.
+            mixed = int(np.bitwise_or.reduce(start))
         data = None if mixed & (size - 1) else buffer.view(code)
         if data is None:
             data, code, count, size = buffer.octets.reshape(-1), "u1", count * size, 1
