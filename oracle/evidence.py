@@ -5,13 +5,20 @@ A file is named ``<command>-<UTC YYYYMMDDTHHMMSS>.json``. Every record has ``com
 between two markers.
 """
 
+import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
+
+from oracle.commands.base import ENDING, Parser
+from oracle.commands.examples import TOOLS
+from oracle.exits import BAD_ARGUMENTS, PASS, ended
+from oracle.files import write_whole
 
 COMMANDS: Final = ("test", "check", "sanitize", "calibrate", "sweep", "mutants", "bench", "matrix")
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -72,9 +79,8 @@ def write(command: str, record: dict[str, Any], folder: Path = FOLDER) -> Path:
         "host": host(),
         "versions": versions(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{command}-{now:%Y%m%dT%H%M%S}.json"
-    path.write_text(json.dumps(head | record, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(head | record, indent=1) + "\n").encode())
     return path
 
 
@@ -156,16 +162,31 @@ def with_table(text: str, made: str) -> str:
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.split(END)[1]}"
 
 
-def main() -> int:
-    """Write the table into README.md; exit 2 where the markers are missing."""
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    return Parser(
+        prog="python -m oracle.evidence",
+        description="Write the table of all records in evidence/ into README.md.",
+        examples=TOOLS["oracle.evidence"],
+        ending=ENDING,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the table into README.md and return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("evidence", lambda: _run(parser().parse(words)))
+
+
+def _run(options: argparse.Namespace) -> int:
     readme = ROOT / "README.md"
     try:
         text = with_table(readme.read_text(encoding="utf-8"), table())
     except (OSError, ValueError) as error:
         print(f"evidence: {error}", file=sys.stderr)
-        return 2
-    readme.write_text(text, encoding="utf-8")
-    return 0
+        return BAD_ARGUMENTS
+    write_whole(readme, text.encode())
+    return PASS
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import platform
 from typing import Final
 
 _PROJECT: Final = "musespark-routing"
-_COMPILERS: Final = {"CuTe DSL": "nvidia-cutlass-dsl", "Triton": "triton"}
+_PACKAGES: Final = ("numpy", "nvidia-cutlass-dsl", "triton", "torch")
 
 
 def installed() -> dict[str, str]:
@@ -13,7 +13,7 @@ def installed() -> dict[str, str]:
     from oracle.peers import find
 
     found = {"python": platform.python_version()}
-    for package in (_PROJECT, "numpy", *_COMPILERS.values(), "torch"):
+    for package in (_PROJECT, *_PACKAGES):
         version = _version(package)
         if version is not None:
             found[package] = version
@@ -23,13 +23,18 @@ def installed() -> dict[str, str]:
 def told() -> str:
     """Return what `--version` prints."""
     from spec.arithmetic import ARCHITECTURE
+    from spec.compilers import COMPILERS
 
-    compilers = (f"{name} {_version(package) or 'not installed'}" for name, package in _COMPILERS.items())
+    compilers = (
+        f"{backend}: {compiler.complaint() or f'{compiler.distribution} {compiler.installed()}'}"
+        for backend, compiler in COMPILERS.items()
+    )
     lines = [
         f"{_PROJECT} {_version(_PROJECT) or 'not installed'}",
         f"specification: the arithmetic of {ARCHITECTURE}",
-        f"compilers: {', '.join(compilers)}",
-        f"NumPy {_version('numpy')}, Python {platform.python_version()}",
+        *compilers,
+        f"numpy {_version('numpy')}",
+        f"python {platform.python_version()}",
     ]
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from oracle.errors import CannotRunError
+from oracle.exits import undisturbed
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -49,10 +50,11 @@ class Workers:
         try:
             for _ in range(self._jobs):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                process.start()
-                theirs.close()
-                self._workers[ours] = process
+                with undisturbed():  # a worker that is half started would complain of it
+                    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+                    process.start()
+                    theirs.close()
+                    self._workers[ours] = process
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         except BaseException:
             self._stop()
@@ -66,12 +68,9 @@ class Workers:
 
     def _stop(self) -> None:
         for process in self._workers.values():
-            process.terminate()
+            process.kill()
         for pipe, process in self._workers.items():
-            process.join(2)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            process.join()
             pipe.close()
         self._workers.clear()
 

@@ -49,7 +49,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     page = f"browser: {shown or 'missing, so tests marked browser are not run: install chromium'}"
     reasons = {name: find.missing(name) for name in ("flashinfer", "vllm")}
     peers = [f"published kernel {name}: {reason or 'present'}" for name, reason in reasons.items()]
-    return [card, page, *peers]
+    absent = [shell for shell in ("bash", "zsh", "fish") if shutil.which(shell) is None]
+    shells = f"shells: {', '.join(absent) or 'none'} missing, whose completion is then not tested"
+    return [card, page, shells, *peers]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

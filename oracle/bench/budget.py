@@ -11,11 +11,16 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from oracle.artifacts import artifact, missing_compiler
+from oracle.commands.base import ENDING, Parser
+from oracle.commands.examples import TOOLS
+from oracle.errors import CannotRunError
+from oracle.exits import MISMATCH, PASS, ended
 from oracle.files import write_whole
 from oracle.inspection import disassemble, sass_listing
+from oracle.report import Reporter
 from spec.compilers import COMPILERS
 
 FILE: Final = Path(__file__).with_name("budget.json")
@@ -66,12 +71,16 @@ def instructions(sass: str) -> int:
     return sum(instruction.opcode != "NOP" for instruction in sass_listing(sass))
 
 
-def counts(backend: str, arch: str) -> Counts:
-    """Compile every variant of a backend, or take it from the disk, and count its instructions."""
-    return {
-        name: instructions(disassemble(artifact(backend, *variant, arch).cubin))
-        for name, variant in VARIANTS.items()
-    }
+def counts(backend: str, arch: str, counted: Callable[[], None] = lambda: None) -> Counts:
+    """Compile every variant of a backend, or take it from the disk, and count its instructions.
+
+    ``counted`` is called after each variant.
+    """
+    found: Counts = {}
+    for name, variant in VARIANTS.items():
+        found[name] = instructions(disassemble(artifact(backend, *variant, arch).cubin))
+        counted()
+    return found
 
 
 def load(file: Path = FILE) -> Budget:
@@ -113,49 +122,62 @@ def updated(budget: Budget, backend: str, found: dict[str, Counts]) -> Budget:
     return budget | {backend: dict(sorted((kept | {version(backend): found}).items()))}
 
 
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        prog="python -m oracle.bench.budget",
+        description="Count the SASS instructions of every variant, and compare with the committed budget.",
+        examples=TOOLS["oracle.bench.budget"],
+        ending=ENDING,
+    )
+    made.add_argument("--write", action="store_true", help="make the counts the budget")
+    made.add_argument("--backend", choices=tuple(COMPILERS), help="this one alone")
+    return made
+
+
 def main(
     arguments: Sequence[str] | None = None,
-    count: Callable[[str, str], Counts] = counts,
+    count: Callable[[str, str, Callable[[], None]], Counts] = counts,
     file: Path = FILE,
 ) -> int:
-    """Print every count beside its budget, or write the budget.
+    """Print every count beside its budget, or write the budget, and return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("budget", lambda: _run(parser().parse(words), count, file))
 
-    Exit 1 on a difference, 3 without a compiler.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m oracle.bench.budget", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--write", action="store_true", help="make the counts the budget")
-    parser.add_argument("--backend", choices=tuple(COMPILERS), help="this one alone")
-    options: Any = parser.parse_args(arguments)
-    chosen: Iterable[str] = (options.backend,) if options.backend else COMPILERS
+
+def _run(
+    options: argparse.Namespace, count: Callable[[str, str, Callable[[], None]], Counts], file: Path
+) -> int:
+    chosen: Iterable[str] = (options.backend,) if options.backend else tuple(COMPILERS)
     budget = load(file) if file.exists() else {}
-    found_any = False
     for backend in chosen:
         if (reason := missing_compiler(backend)) is not None:
-            print(f"budget: {backend}: {reason}", file=sys.stderr)
-            return 3
-        found = {arch: count(backend, arch) for arch in ARCHITECTURES}
-        for arch, one in found.items():
+            raise CannotRunError(f"{backend}: {reason}")
+    differs = False
+    reporter = Reporter()
+    pairs = [(backend, arch) for backend in chosen for arch in ARCHITECTURES]
+    all_found: dict[str, dict[str, Counts]] = {}
+    with reporter.over(len(pairs) * len(VARIANTS), "kernels"):
+        for backend, arch in pairs:
+            found = count(backend, arch, lambda: reporter.advance(1))
+            all_found.setdefault(backend, {})[arch] = found
             known = budgeted(budget, backend, arch)
-            print(f"{backend} {version(backend)} {arch}: {_line(one, known)}", flush=True)
+            reporter.say(f"{backend} {version(backend)} {arch}: {_line(found)}")
             if known is None and not options.write:
-                print(f"  {no_budget(budget, backend, arch)}")
-            found_any |= known is not None and known != one
-        budget = updated(budget, backend, found)
+                reporter.say(f"  {no_budget(budget, backend, arch)}")
+            for one in differences(backend, arch, known or found, found):
+                reporter.say(f"  {one.variant} {one.count} (budget {one.budget})")
+                differs = True
     if options.write:
+        for backend, counted in all_found.items():
+            budget = updated(budget, backend, counted)
         write_whole(file, (json.dumps(budget, indent=1) + "\n").encode())
-        return 0
-    return int(found_any)
+        return PASS
+    return MISMATCH if differs else PASS
 
 
-def _line(found: Counts, known: Counts | None) -> str:
-    texts = []
-    for variant, number in found.items():
-        budget = known.get(variant) if known else None
-        beside = "" if budget in (None, number) else f" (budget {budget})"
-        texts.append(f"{variant} {number}{beside}")
-    return ", ".join(texts)
+def _line(found: Counts) -> str:
+    return ", ".join(f"{variant} {number}" for variant, number in found.items())
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from oracle.defaults import BENCH_ANYWHERE, BENCH_ON_CARD, BENCH_PARTS
 from oracle.errors import CannotRunError
 from oracle.exits import BAD_ARGUMENTS, MISMATCH, PASS
 from oracle.files import write_whole
-
-Tell = Callable[[str], None]
+from oracle.report import Reporter
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -47,7 +46,7 @@ def execute(options: argparse.Namespace) -> int:
     parts = options.part or (BENCH_PARTS if reason is None else BENCH_ANYWHERE)
     if reason is not None and set(parts) & set(BENCH_ON_CARD):
         raise CannotRunError(f"{', '.join(part for part in parts if part in BENCH_ON_CARD)}: {reason}")
-    record = run(parts, options.json, _say)
+    record = run(parts, options.json, Reporter(unit="measurements"))
     made = tables.tables(record)
     print("", *(f"{table.text()}\n" for table in made), *tables.refusals(record), sep="\n")
     print(verdict(record), flush=True)
@@ -56,17 +55,13 @@ def execute(options: argparse.Namespace) -> int:
     return PASS if record["verdict"] == "pass" else MISMATCH
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
-def run(parts: tuple[str, ...], file: Path | None, tell: Tell) -> dict[str, Any]:
+def run(parts: tuple[str, ...], file: Path | None, reporter: Reporter) -> dict[str, Any]:
     """Run ``parts`` in order and return the record; after each one it is also written to ``file``."""
     start = time.perf_counter()
     record: dict[str, Any] = {"verdict": "fail", "versions": versions.installed(), "parts": list(parts)}
     record |= {"launches": 0, "mismatches": 0, "targets": []}
     for part in parts:
-        _RUNNERS[part](record, tell)
+        _RUNNERS[part](record, reporter)
         record["seconds"] = round(time.perf_counter() - start, 1)
         if part == parts[-1] and not record["mismatches"] and not tables.refusals(record, ("kernels",)):
             record["verdict"] = "pass"
@@ -87,8 +82,8 @@ def verdict(record: tables.Record) -> str:
     return f"{text}; {record['seconds']:.0f} s"
 
 
-def _kernels(record: dict[str, Any], tell: Tell) -> None:
-    found = kernels.measure(tell)
+def _kernels(record: dict[str, Any], reporter: Reporter) -> None:
+    found = kernels.measure(reporter)
     record["kernels"] = found.records()
     record["left_out"] = found.left_out
     record["launches"] = sum(row["launches"] for row in record["kernels"])
@@ -96,8 +91,8 @@ def _kernels(record: dict[str, Any], tell: Tell) -> None:
     record["targets"] += [goal.record() for goal in targets.of_kernels(found)]
 
 
-def _host(record: dict[str, Any], tell: Tell) -> None:
-    found = host_time.measure(tell)
+def _host(record: dict[str, Any], reporter: Reporter) -> None:
+    found = host_time.measure(reporter)
     record["host_time"] = [
         {"kernel": kernel, "tile": tile, "part": part} | figure.record()
         for (kernel, tile, part), figure in found.items()
@@ -105,14 +100,14 @@ def _host(record: dict[str, Any], tell: Tell) -> None:
     record["targets"] += [goal.record() for goal in targets.of_host(found)]
 
 
-def _prepare(record: dict[str, Any], tell: Tell) -> None:
-    found = prepare.measure("prepare", tell)
+def _prepare(record: dict[str, Any], reporter: Reporter) -> None:
+    found = prepare.measure("prepare", reporter)
     record["prepare"] = _of_processes("prepare", found)
     record["targets"] += [goal.record() for goal in targets.of_prepare(found)]
 
 
-def _compile(record: dict[str, Any], tell: Tell) -> None:
-    record["compile"] = _of_processes("compile four variants", prepare.measure("compile", tell))
+def _compile(record: dict[str, Any], reporter: Reporter) -> None:
+    record["compile"] = _of_processes("compile four variants", prepare.measure("compile", reporter))
 
 
 def _of_processes(task: str, found: dict[prepare.Key, Figure]) -> list[dict[str, Any]]:
@@ -122,12 +117,12 @@ def _of_processes(task: str, found: dict[prepare.Key, Figure]) -> list[dict[str,
     ]
 
 
-def _verification(record: dict[str, Any], tell: Tell) -> None:
-    found = verification.measure(tell)
+def _verification(record: dict[str, Any], reporter: Reporter) -> None:
+    found = verification.measure(reporter)
     record["verification"] = [{"what": what} | figure.record() for (what, _), figure in found.items()]
 
 
-_RUNNERS: Final[dict[str, Callable[[dict[str, Any], Tell], None]]] = {
+_RUNNERS: Final[dict[str, Callable[[dict[str, Any], Reporter], None]]] = {
     "kernels": _kernels,
     "host": _host,
     "prepare": _prepare,

@@ -3,12 +3,18 @@
 ``python -m oracle.bench.document`` writes both.
 """
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from oracle import evidence
 from oracle.bench import plot, tables
+from oracle.commands.base import ENDING, Parser
+from oracle.commands.examples import TOOLS
+from oracle.exits import BAD_ARGUMENTS, PASS, ended
+from oracle.files import write_whole
 
 BEGIN: Final = "<!-- figures: written by `python -m oracle.bench.document` -->"
 END: Final = "<!-- end of figures -->"
@@ -71,17 +77,35 @@ def expected(text: str, folder: Path = evidence.FOLDER) -> tuple[str, str | None
     return filled(text, figures(*found)), plot.svg(found[1])
 
 
-def main(document: Path = DOCUMENT, folder: Path = evidence.FOLDER) -> int:
-    """Write the document's measured part and the drawing; exit 2 where the markers are missing."""
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    return Parser(
+        prog="python -m oracle.bench.document",
+        description="Write the measured part of docs/performance.md, and the drawing beside it, from the "
+        "newest record of a bench in evidence/.",
+        examples=TOOLS["oracle.bench.document"],
+        ending=ENDING,
+    )
+
+
+def main(
+    arguments: Sequence[str] | None = None, document: Path = DOCUMENT, folder: Path = evidence.FOLDER
+) -> int:
+    """Write both and return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("document", lambda: _run(parser().parse(words), document, folder))
+
+
+def _run(options: argparse.Namespace, document: Path, folder: Path) -> int:
     try:
         text, drawing = expected(document.read_text(encoding="utf-8"), folder)
     except (OSError, ValueError) as error:
         print(f"document: {error}", file=sys.stderr)
-        return 2
-    document.write_text(text, encoding="utf-8")
+        return BAD_ARGUMENTS
+    write_whole(document, text.encode())
     if drawing is not None:
-        (document.parent / DRAWING).write_text(drawing, encoding="utf-8")
-    return 0
+        write_whole(document.parent / DRAWING, drawing.encode())
+    return PASS
 
 
 if __name__ == "__main__":

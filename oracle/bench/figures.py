@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, TypeVar
 
+from oracle.progress import Progress
+
 LIMIT: Final = 0.05
 """How far apart the two measurements of a figure may be, relative to the smaller one."""
 
@@ -75,6 +77,7 @@ def twice(
     sample: Callable[[Key], Sequence[float]],
     unit: str,
     tell: Callable[[Key, Figure], None] = lambda key, figure: None,
+    progress: Progress | None = None,
 ) -> dict[Key, Figure]:
     """Measure everything once, then everything a second time; again both, up to `TRIES`, what does not agree.
 
@@ -88,15 +91,25 @@ def twice(
         Of the samples.
     tell
         Called for each figure that is settled.
+    progress
+        Is told of the measurements.
     """
+    progress = progress or Progress()
     found: dict[Key, Figure] = {}
     waiting = list(keys)
+
+    def measured(key: Key) -> Sequence[float]:
+        taken = sample(key)
+        progress.advance(1)
+        return taken
+
     for tries in range(1, TRIES + 1):
-        first = {key: sample(key) for key in waiting}
-        for key in waiting:
-            found[key] = figure(unit, first[key], sample(key), tries)
-            if found[key].refused is None or tries == TRIES:
-                tell(key, found[key])
+        with progress.over(2 * len(waiting), "measurements"):
+            first = {key: measured(key) for key in waiting}
+            for key in waiting:
+                found[key] = figure(unit, first[key], measured(key), tries)
+                if found[key].refused is None or tries == TRIES:
+                    tell(key, found[key])
         waiting = [key for key in waiting if found[key].refused]
         if not waiting:
             break

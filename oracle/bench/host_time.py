@@ -12,6 +12,7 @@ from oracle.bench import figures
 from oracle.bench.figures import Figure
 from oracle.bench.points import NO_METADATA, OURS, SCALE, Point
 from oracle.bench.subjects import Tensors, arguments, subject, unavailable
+from oracle.report import Reporter
 from spec.constants import NUM_EXPERTS
 from spec.contract import check_route
 
@@ -28,7 +29,7 @@ Key = tuple[str, int, str]
 WHOLE: Final = "route"
 
 
-def measure(tell: Callable[[str], None]) -> dict[Key, Figure]:
+def measure(reporter: Reporter) -> dict[Key, Figure]:
     """Return microseconds per call, at b = 8, without metadata and with tile 8."""
     import torch
 
@@ -42,7 +43,8 @@ def measure(tell: Callable[[str], None]) -> dict[Key, Figure]:
         list(calls),
         lambda key: sample(calls[key]),
         "us",
-        lambda key, found: tell(f"host, {key[0]} tile {key[1] or 'none'}, {key[2]}: {shown(found)}"),
+        lambda key, found: reporter.say(f"host, {key[0]} tile {key[1] or 'none'}, {key[2]}: {shown(found)}"),
+        reporter,
     )
 
 

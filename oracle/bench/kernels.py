@@ -1,6 +1,5 @@
 """The kernels' time per launch: every point checked, then measured twice, in one process."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -8,10 +7,9 @@ from oracle.bench import figures, timing
 from oracle.bench.figures import Figure
 from oracle.bench.points import EARLY, OURS, Point, points
 from oracle.bench.subjects import Subject, subject, unavailable
+from oracle.report import Reporter
 
 _WARM_SECONDS: Final = 0.5
-
-Tell = Callable[[str], None]
 
 
 @dataclass
@@ -54,8 +52,8 @@ class Kernels:
         return rows
 
 
-def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) -> Kernels:
-    """Measure ``wanted``, all points unless given; ``tell`` gets a line for each figure as it is settled.
+def measure(reporter: Reporter, wanted: list[Point] | None = None, clock: Any = None) -> Kernels:
+    """Measure ``wanted``, all points unless given; each figure is told as it is settled.
 
     ``clock`` is a `timing.Clock`, or something like it.
     """
@@ -65,30 +63,32 @@ def measure(tell: Tell, wanted: list[Point] | None = None, clock: Any = None) ->
         reason = unavailable(kernel)
         if reason is not None:
             found.left_out[kernel] = reason
-            tell(f"{kernel}: not measured: {reason}")
+            reporter.say(f"{kernel}: not measured: {reason}")
     clock = clock or timing.Clock()
     subjects: dict[Point, Subject] = {}  # a graph holds addresses: their tensors must outlive its last replay
     graphs: dict[Point, Any] = {}
-    for point in chosen:
-        if point.kernel not in found.left_out:
+    runnable = [point for point in chosen if point.kernel not in found.left_out]
+    with reporter.over(len(runnable), "points captured"):
+        for point in runnable:
             made = subjects[point] = subject(point)
             graphs[point] = clock.capture(made.enqueue)
             found.differing[point] = check(made, clock, graphs[point])
+            reporter.advance(1)
     if not graphs:
         return found
-    tell(f"{len(graphs)} points captured and checked; measuring each twice, then checking again")
+    reporter.say(f"{len(graphs)} points captured and checked; measuring each twice, then checking again")
     clock.busy(next(reversed(graphs.values())), _WARM_SECONDS)
 
     def settled(point: Point, figure: Figure) -> None:
         found.figures[point] = figure
-        tell(f"{point!s:34} {line(figure)}")
+        reporter.say(f"{point!s:34} {line(figure)}")
 
-    figures.twice(list(graphs), lambda point: clock.sample(graphs[point]), "us", settled)
+    figures.twice(list(graphs), lambda point: clock.sample(graphs[point]), "us", settled, reporter)
     for point, made in subjects.items():
         after = check(made, clock, graphs[point])
         found.differing[point] = None if after is None else max(after, found.differing[point] or 0)
         if found.differing[point]:
-            tell(f"{point}: {found.differing[point]} output words are not as they must be")
+            reporter.say(f"{point}: {found.differing[point]} output words are not as they must be")
     return found
 
 

@@ -12,13 +12,16 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from oracle.bench import figures
 from oracle.bench.figures import Figure
 from oracle.bench.points import OURS
+from oracle.children import Children, awaited
 from oracle.errors import CannotRunError
+from oracle.report import Reporter
 
 COLD, WARM = "cold", "warm"
 LIMIT: Final = 240
@@ -60,7 +63,7 @@ def environment(folder: Path) -> dict[str, str]:
     return found
 
 
-def in_new_process(task: str, backend: str, folder: Path) -> list[float]:
+def in_new_process(task: str, backend: str, folder: Path, children: Children) -> list[float]:
     """Return what ``python -m oracle.bench.prepare`` prints with its caches in ``folder``.
 
     Raises
@@ -70,9 +73,7 @@ def in_new_process(task: str, backend: str, folder: Path) -> list[float]:
     """
     line = [sys.executable, "-m", "oracle.bench.prepare", task, backend]
     try:
-        done = subprocess.run(
-            line, env=environment(folder), capture_output=True, text=True, check=False, timeout=LIMIT
-        )
+        done = children.run(line, environment=environment(folder), limit=LIMIT)
     except subprocess.TimeoutExpired as error:
         raise CannotRunError(f"{task} of {backend} took more than {LIMIT} s") from error
     if done.returncode != 0:
@@ -84,9 +85,9 @@ def in_new_process(task: str, backend: str, folder: Path) -> list[float]:
 
 def measure(
     task: str,
-    tell: Callable[[str], None],
+    reporter: Reporter,
     kernels: Sequence[str] = OURS,
-    run: Callable[[str, str, Path], list[float]] = in_new_process,
+    run: Callable[[str, str, Path], list[float]] | None = None,
     cores: int | None = None,
 ) -> dict[Key, Figure]:
     """Return seconds of ``task`` for each backend, cold and warm.
@@ -99,12 +100,12 @@ def measure(
     task
         ``prepare``: every variant that `route` takes for one value of renormalize, on the current device;
         ``compile``: the four variants, for sm_90a, without a device.
-    tell
-        Gets a line for each figure.
+    reporter
+        Is told of the progress, and of each figure.
     kernels
         The backends.
     run
-        Runs a task with its caches in a folder.
+        Runs a task with its caches in a folder; in a new process unless given.
     cores
         Of this machine, unless given.
     """
@@ -121,14 +122,23 @@ def measure(
             for places in folders.values():
                 for folder in places:
                     folder.mkdir()
-            with ThreadPoolExecutor(2 * each * len(waiting) if many else 1) as pool:
+            with (
+                ThreadPoolExecutor(2 * each * len(waiting) if many else 1) as pool,
+                Children() as children,
+                reporter.over(2 * 2 * each * len(waiting), "processes"),
+            ):
+                start = run or partial(in_new_process, children=children)
                 for state in (COLD, WARM):
                     done = {
-                        backend: [pool.submit(run, task, backend, folder) for folder in places]
+                        backend: [pool.submit(start, task, backend, folder) for folder in places]
                         for backend, places in folders.items()
                     }
                     for backend, runs in done.items():
-                        seconds = [sum(one.result()) for one in runs]
+                        seconds = []
+                        for one in runs:
+                            taken: list[float] = awaited(one, reporter.tick)
+                            seconds.append(sum(taken))
+                            reporter.advance(1)
                         made = figures.figure("s", seconds[:each], seconds[each:], tries)
                         if (
                             made.refused is None
@@ -142,7 +152,7 @@ def measure(
         if not waiting:
             break
     for (backend, state), made in found.items():
-        tell(f"{task}, {backend}, {state} caches: {made.refused or f'{made.median:.3g} s'}")
+        reporter.say(f"{task}, {backend}, {state} caches: {made.refused or f'{made.median:.3g} s'}")
     return found
 
 

@@ -17,6 +17,7 @@ from oracle.bench.figures import Figure
 from oracle.bench.host_time import shown
 from oracle.bench.points import OURS
 from oracle.problem import Batch, Outputs, Ranges
+from oracle.report import Reporter
 
 LAUNCHES: Final = 256
 """Problems of one simulated batch, b = 8."""
@@ -30,7 +31,7 @@ Key = tuple[str, str]
 """What is measured, and the unit of its rate."""
 
 
-def measure(tell: Callable[[str], None]) -> dict[Key, Figure]:
+def measure(reporter: Reporter) -> dict[Key, Figure]:
     """Return rates: simulated launches, rows of R1-R6, buffers of M1-M8, elements of A7."""
     work: dict[Key, tuple[int, Callable[[], object]]] = {}
     for kernel in OURS:
@@ -39,10 +40,10 @@ def measure(tell: Callable[[str], None]) -> dict[Key, Figure]:
                 key = f"simulator, {kernel}, {name}, b=8", "launches/s"
                 work[key] = LAUNCHES, partial(_simulate, kernel, batch)
     work |= _specification()
-    found = figures.twice(list(work), lambda key: rates(*work[key]), "/s")
+    found = figures.twice(list(work), lambda key: rates(*work[key]), "/s", progress=reporter)
     named = {key: _with_unit(figure, key[1]) for key, figure in found.items()}
     for (what, _), figure in named.items():
-        tell(f"{what}: {shown(figure)}")
+        reporter.say(f"{what}: {shown(figure)}")
     return named
 
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from oracle import cli, evidence
+from oracle.exits import ended
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,9 +15,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     ``--json`` names a second place for the record, written part by part.
     """
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("bench", lambda: _run(words))
+
+
+def _run(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--json", type=Path)
-    options, given = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    options, given = parser.parse_known_args(words)
     with tempfile.TemporaryDirectory() as folder:
         file = options.json or Path(folder) / "bench.json"
         file.unlink(missing_ok=True)

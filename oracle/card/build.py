@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import spec
+from oracle.errors import CannotRunError
 from oracle.problem import POISON_WORD
 
 FOLDER: Final = Path(__file__).parent
@@ -35,7 +36,7 @@ _NAMES: Final = (
 )
 
 
-class BuildError(RuntimeError):
+class BuildError(CannotRunError):
     """A compiler is missing or refused a source; the text says which."""
 
 

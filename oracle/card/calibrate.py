@@ -20,6 +20,12 @@ import numpy.typing as npt
 
 from oracle import evidence
 from oracle.card import build, device, tables
+from oracle.commands.base import ENDING, FILE, Parser, checked
+from oracle.commands.examples import TOOLS
+from oracle.commands.values import number
+from oracle.exits import MISMATCH, PASS, ended
+from oracle.files import write_whole
+from oracle.report import Reporter
 from spec import arithmetic
 
 SEED: Final = 20261201
@@ -143,15 +149,14 @@ def notices_a_wrong_coefficient(library: Library) -> bool:
 
 def write_tables(library: Library, folder: Path) -> list[str]:
     """Write what this card computes: three tables and the sigmoid's checksums. Return the file names."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in tables.NAMES:
-        (folder / f"{name}.d2.xz").write_bytes(tables.pack(library.table(name)))
+        write_whole(folder / f"{name}.d2.xz", tables.pack(library.table(name)))
         written.append(f"{name}.d2.xz")
     lines = ["top_byte,checksum"] + [
         f"{top:02x},{int(value):016x}" for top, value in enumerate(library.sigmoid_sums())
     ]
-    (folder / "sigmoid_checksums.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(folder / "sigmoid_checksums.csv", ("\n".join(lines) + "\n").encode())
     return [*written, "sigmoid_checksums.csv"]
 
 
@@ -170,26 +175,27 @@ def _row(operation: Operation, report: Report, seconds: float) -> dict[str, Any]
     }
 
 
-def run(shift: int, folder: Path) -> dict[str, Any]:
+def run(shift: int, folder: Path, reporter: Reporter) -> dict[str, Any]:
     """Run every operation on its inputs divided by ``2**shift`` and return the record of the run."""
     card = device.card()
+    reporter.note(f"{card.name}, driver {card.driver}: compiling, which takes longer than all that follows")
     library = Library(card.arch)
     if not notices_a_wrong_coefficient(library):
         raise device.CardError(
             "a model with a wrong coefficient was not noticed: this comparison cannot fail"
         )
     rows = []
-    for operation in OPERATIONS:
-        start = time.perf_counter()
-        report = library.run(operation, unit(), operation.inputs >> shift)
-        rows.append(_row(operation, report, time.perf_counter() - start))
-        row = rows[-1]
-        print(
-            f"{operation.clause} {operation.ptx:20} {report.tested:>13,} inputs {report.mismatches:,} differ",
-            flush=True,
-        )
-        for a, b, got, want in row["first"]:
-            print(f"    {a} {b} measured {got} expected {want}")
+    with reporter.over(sum(operation.inputs >> shift for operation in OPERATIONS), "inputs"):
+        for operation in OPERATIONS:
+            start = time.perf_counter()
+            report = library.run(operation, unit(), operation.inputs >> shift)
+            rows.append(_row(operation, report, time.perf_counter() - start))
+            row = rows[-1]
+            found = f"{report.tested:>13,} inputs {report.mismatches:,} differ"
+            reporter.say(f"{operation.clause} {operation.ptx:20} {found}")
+            for a, b, got, want in row["first"]:
+                reporter.say(f"    {a} {b} measured {got} expected {want}")
+            reporter.advance(operation.inputs >> shift, report.tested)
     mismatches = sum(row["mismatches"] for row in rows)
     record: dict[str, Any] = {
         "verdict": "fail" if mismatches else "pass",
@@ -199,33 +205,51 @@ def run(shift: int, folder: Path) -> dict[str, Any]:
     }
     if mismatches:
         record["tables"] = write_tables(library, folder)
-        print(f"this card computes something else; {folder} holds what: {', '.join(record['tables'])}")
+        reporter.say(f"this card computes something else; {folder} holds what: {', '.join(record['tables'])}")
     else:
-        print("this card computes what spec.arithmetic models")
+        reporter.say("this card computes what spec.arithmetic models")
     return record
 
 
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        prog="ci/gpu calibrate",
+        description="A1-A8 on this card, on every input, against what `spec.arithmetic` models. Takes "
+        "seconds on an H200, most of them the compiler's, and leaves a record in evidence/.",
+        examples=TOOLS["oracle.card.calibrate"],
+        ending=ENDING,
+    )
+    made.add_argument(
+        "--shift",
+        type=checked(number(0, 30)),
+        default=0,
+        metavar="N",
+        help="a 2^-N part of every operation's inputs, N of 0..30; default 0",
+    )
+    made.take(
+        "--tables",
+        FILE,
+        type=Path,
+        default=Path("measured"),
+        metavar="FOLDER",
+        help="for the tables of a card that differs; default measured",
+    )
+    return made
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; exit 0, 1 on a mismatch, 3 if it could not run."""
-    parser = argparse.ArgumentParser(prog="ci/gpu calibrate", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--shift", type=int, default=0, metavar="N", help="a 2^-N part of every operation's inputs"
-    )
-    parser.add_argument(
-        "--tables", type=Path, default=Path("measured"), help="folder for the tables of a card that differs"
-    )
-    options = parser.parse_args(arguments)
-    if not 0 <= options.shift <= 30:
-        parser.error(f"--shift must be 0..30, not {options.shift}")
+    """Run the command and return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("calibrate", lambda: _run(parser().parse(words)))
+
+
+def _run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    try:
-        record = run(options.shift, options.tables)
-    except (device.CardError, build.BuildError) as error:
-        print(f"calibrate: {error}", file=sys.stderr)
-        return 3
+    record = run(options.shift, options.tables, Reporter(unit="inputs"))
     record["seconds"] = round(time.perf_counter() - start, 1)
     print(f"evidence: {evidence.write('calibrate', record)}")
-    return 1 if record["mismatches"] else 0
+    return MISMATCH if record["mismatches"] else PASS
 
 
 if __name__ == "__main__":

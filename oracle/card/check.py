@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from oracle import cli, evidence
+from oracle.exits import ended
 
 JOBS: Final = 4
 """Worker processes unless asked otherwise: each has a CUDA context and compiles the kernels once."""
@@ -16,6 +17,10 @@ JOBS: Final = 4
 def main(arguments: list[str] | None = None) -> int:
     """Run the check; exit as it does."""
     given = sys.argv[1:] if arguments is None else arguments
+    return ended("check", lambda: _run(given))
+
+
+def _run(given: list[str]) -> int:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "check.json"

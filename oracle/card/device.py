@@ -14,11 +14,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from oracle.errors import CannotRunError
+
 MINIMUM_CAPABILITY: Final = 9
 _STATIC_SHARED_LIMIT: Final = 48 << 10
 
 
-class CardError(RuntimeError):
+class CardError(CannotRunError):
     """No card, or the driver refused a call; the text says which."""
 
 

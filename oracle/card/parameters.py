@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from oracle.errors import CannotRunError
+
 FIELDS: Final = (
     "logits",
     "row_stride",
@@ -34,7 +36,7 @@ Pack = Callable[[Mapping[str, int]], Sequence[bytes]]
 """Takes the value of every field and returns the bytes of each parameter."""
 
 
-class LayoutError(RuntimeError):
+class LayoutError(CannotRunError):
     """The bytes of a kernel's parameters are not plain copies of the arguments."""
 
 

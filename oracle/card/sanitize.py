@@ -12,14 +12,22 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 from oracle import evidence
 from oracle.card import device
 from oracle.card.sanitized import BACKENDS, FAULTS
+from oracle.children import Children, awaited
+from oracle.commands import values
+from oracle.commands.base import ENDING, Parser, checked
+from oracle.commands.examples import TOOLS
+from oracle.exits import MISMATCH, PASS, ended
+from oracle.report import Reporter
 
-TOOLS: Final = ("memcheck", "racecheck", "initcheck", "synccheck")
+TOOL_NAMES: Final = ("memcheck", "racecheck", "initcheck", "synccheck")
+_USUAL_PLACE: Final = "/usr/local/cuda/bin/compute-sanitizer"
 LIMIT: Final = 240
 """Seconds after which one run of a tool is given up."""
 
@@ -34,30 +42,36 @@ def reports(output: str) -> int | None:
     return sum(found) if found else None
 
 
-def _run(tool: str, what: str) -> tuple[str, str, subprocess.CompletedProcess[str], float]:
-    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+def _run(children: Children, tool: str, what: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    program = shutil.which("compute-sanitizer") or _USUAL_PLACE
     start = time.perf_counter()
     line = [program, "--tool", tool, sys.executable, "-m", "oracle.card.sanitized", what]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=LIMIT)
-    return tool, what, done, time.perf_counter() - start
+    try:
+        done = children.run(line, limit=LIMIT)
+    except subprocess.TimeoutExpired as error:
+        raise device.CardError(f"{tool} on {what} took more than {LIMIT} s") from error
+    return done, time.perf_counter() - start
 
 
-def run(tools: tuple[str, ...], jobs: int) -> dict[str, Any]:
+def run(tools: tuple[str, ...], jobs: int, reporter: Reporter) -> dict[str, Any]:
     """Run every tool on the planted faults and on both backends; return the record of the run."""
-    if (
-        shutil.which("compute-sanitizer") is None
-        and not Path("/usr/local/cuda/bin/compute-sanitizer").exists()
-    ):
+    if shutil.which("compute-sanitizer") is None and not Path(_USUAL_PLACE).exists():
         raise device.CardError("no compute-sanitizer on PATH or in /usr/local/cuda/bin")
     card = device.card()
-    print(f"{card.name}, driver {card.driver}", flush=True)
-    _compile(f"{card.arch}a")
+    reporter.note(f"{card.name}, driver {card.driver}: compiling both backends")
+    _compile(f"{card.arch}a", reporter)
     tasks = [(tool, f"fault-{FAULTS[tool]}") for tool in tools]
     tasks += [(tool, backend) for tool in tools for backend in BACKENDS]
     rows: list[dict[str, Any]] = []
     unseen: list[str] = []
-    with ThreadPoolExecutor(jobs) as pool:
-        for tool, what, done, seconds in pool.map(lambda task: _run(*task), tasks):
+    with (
+        ThreadPoolExecutor(jobs) as pool,
+        Children() as children,
+        reporter.over(len(tasks), "runs"),
+    ):
+        futures = [pool.submit(_run, children, *task) for task in tasks]
+        for (tool, what), future in zip(tasks, futures, strict=True):
+            done, seconds = awaited(future, reporter.tick)
             output = done.stdout + done.stderr
             number = reports(output)
             launches = _LAUNCHES.search(output)
@@ -65,15 +79,16 @@ def run(tools: tuple[str, ...], jobs: int) -> dict[str, Any]:
                 raise device.CardError(
                     f"{tool} on {what} ended with code {done.returncode}:\n{output[-3000:]}"
                 )
-            print(f"{tool:10} {what:22} {number} reports, {seconds:.0f} s", flush=True)
+            reporter.say(f"{tool:10} {what:22} {number} reports, {seconds:.0f} s")
             if what in BACKENDS:
                 rows.append({"tool": tool, "backend": what, "launches": int(launches[1]) if launches else 0,
                              "reports": number, "seconds": round(seconds, 1)})  # fmt: skip
                 if number:
-                    print(output[:6000], flush=True)
+                    reporter.say(output[:6000])
             elif number == 0:
                 unseen.append(tool)
-                print(output[-3000:], flush=True)
+                reporter.say(output[-3000:])
+            reporter.advance(1)
     if unseen:
         raise device.CardError(f"planted faults were not reported by {', '.join(unseen)}")
     return {
@@ -84,32 +99,47 @@ def run(tools: tuple[str, ...], jobs: int) -> dict[str, Any]:
     }
 
 
-def _compile(arch: str) -> None:
+def _compile(arch: str, reporter: Reporter) -> None:
     """Compile every variant here, so that the processes under the tools find them on disk."""
     from oracle.artifacts import artifact
 
-    for backend in BACKENDS:
-        for metadata in (False, True):
-            for renormalize in (False, True):
-                artifact(backend, metadata, renormalize, arch)
+    variants = list(product(BACKENDS, (False, True), (False, True)))
+    with reporter.over(len(variants), "kernels"):
+        for backend, metadata, renormalize in variants:
+            artifact(backend, metadata, renormalize, arch)
+            reporter.advance(1)
+
+
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        prog="ci/gpu sanitize",
+        description="compute-sanitizer over both backends: every variant, b 1 to 8, five tiles; zero reports "
+        "are expected, but for the faults that are planted to see that each tool reports them.",
+        examples=TOOLS["oracle.card.sanitize"],
+        ending=ENDING,
+    )
+    made.add_argument("--tool", choices=TOOL_NAMES, help="this tool alone")
+    jobs = min(12, os.cpu_count() or 1)
+    made.add_argument(
+        "--jobs", type=checked(values.number(1, 1024)), default=jobs, metavar="N", help="runs at a time"
+    )
+    return made
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; exit 0, 1 on a report, 3 if it could not run."""
-    parser = argparse.ArgumentParser(prog="ci/gpu sanitize", description=__doc__.splitlines()[0])
-    parser.add_argument("--tool", choices=TOOLS, help="this tool alone")
-    parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 1), help="runs at a time")
-    options = parser.parse_args(arguments)
-    tools = (options.tool,) if options.tool else TOOLS
+    """Run the command and return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("sanitize", lambda: _execute(parser().parse(words)))
+
+
+def _execute(options: argparse.Namespace) -> int:
+    tools = (options.tool,) if options.tool else TOOL_NAMES
     start = time.perf_counter()
-    try:
-        record = run(tools, options.jobs)
-    except (device.CardError, subprocess.TimeoutExpired) as error:
-        print(f"sanitize: {error}", file=sys.stderr)
-        return 3
+    record = run(tools, options.jobs, Reporter(unit="runs"))
     record["seconds"] = round(time.perf_counter() - start, 1)
     print(f"evidence: {evidence.write('sanitize', record)}")
-    return 1 if record["reports"] else 0
+    return MISMATCH if record["reports"] else PASS
 
 
 if __name__ == "__main__":

@@ -21,10 +21,8 @@ import os
 import re
 import sys
 import time
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,16 +30,21 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle import evidence
-from oracle.card import build, device, kernels
+from oracle.card import device, kernels
 from oracle.card.engine import EXAMPLES, Engine, Kernel, Report
 from oracle.card.explain import explain
-from oracle.card.parameters import LayoutError
 from oracle.card.points import SEED, Problems, Unit, answers, problems, units
-from oracle.errors import CannotRunError
+from oracle.commands.base import ENDING, FILE, Parser, Words, checked
+from oracle.commands.examples import TOOLS
+from oracle.commands.values import number
+from oracle.exits import COULD_NOT_RUN, MISMATCH, PASS, ended
+from oracle.report import Reporter
+from oracle.workers import Workers
 
 BACKENDS: Final = ("cute", "triton")
 LEDGER: Final = evidence.FOLDER / "sweep-ledger.jsonl"
 DEFAULT_SHARDS: Final = 64
+DEFAULT_MINUTES: Final = 4.0
 SETTINGS: Final = ((1, 8), (1, 32), (2, 32), (4, 32), (8, 64))
 """Host threads that launch, and streams: what is timed where the command line does not say."""
 
@@ -117,9 +120,9 @@ class Ledger:
             file.write(("\n" if cut_off else "") + text + "\n")
 
 
-def prepare(tokens: int) -> Prepared:
-    """Return the problems of one b with the specification's answers; for a worker process."""
-    return problems(tokens), *answers(tokens)
+def prepare(tokens: int) -> tuple[int, Prepared]:
+    """Return b, and its problems with the specification's answers; for a worker process."""
+    return tokens, (problems(tokens), *answers(tokens))
 
 
 def run_shard(
@@ -157,20 +160,18 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     ledger = Ledger(options.ledger, {name: kernels.fingerprint(name, arch) for name in backends})
     asked = [options.shard] if options.shard else [Shard(i, options.shards) for i in range(options.shards)]
     todo = [shard for shard in asked if ledger.left(shard)]
-    print(f"{card.name}, driver {card.driver}: {len(todo)} of {len(asked)} shards to do", flush=True)
+    reporter = Reporter()
+    reporter.say(f"{card.name}, driver {card.driver}: {len(todo)} of {len(asked)} shards to do")
     lines: list[dict[str, Any]] = []
     if todo:
         tokens = sorted({unit.tokens for shard in todo for unit in shard.units()}, reverse=True)
-        context = get_context("spawn")
-        with ProcessPoolExecutor(min(len(tokens), os.cpu_count() or 1), mp_context=context) as pool:
-            prepared = {b: pool.submit(prepare, b) for b in tokens}
-            lines = _run_shards(options, card, backends, ledger, todo, prepared, begin)
+        with Workers(min(len(tokens), os.cpu_count() or 1)) as workers:
+            prepared = _prepared(workers, tokens, reporter)
+        lines = _run_shards(options, card, backends, ledger, todo, prepared, begin, reporter)
     mismatches = sum(wrong_words(line) for line in lines)
     left = sum(1 for _ in ledger.missing())
-    print(
-        f"{len(lines)} shards done in {time.perf_counter() - begin:.0f} s; {left} of 2,048 (b, tile) left",
-        flush=True,
-    )
+    spent = time.perf_counter() - begin
+    reporter.say(f"{len(lines)} shards done in {spent:.0f} s; {left} of 2,048 (b, tile) left")
     return {
         "verdict": "fail" if mismatches else "pass",
         "shards": [line["shard"] for line in lines],
@@ -180,12 +181,22 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "mismatches": mismatches,
         "units_left": left,
         "ledger": options.ledger.name,
-        "seconds": round(time.perf_counter() - begin, 1),
+        "seconds": round(spent, 1),
     }
 
 
+def _prepared(workers: Workers, tokens: list[int], reporter: Reporter) -> dict[int, Prepared]:
+    """Return the problems of every b, in the order of ``tokens``."""
+    found = {}
+    with reporter.over(sum(tokens), "batch sizes prepared"):
+        for b, made in workers.map(prepare, tokens, reporter.tick):
+            found[b] = made
+            reporter.advance(b)
+    return {b: found[b] for b in tokens}
+
+
 def fastest(
-    arch: str, loaded: list[tuple[Kernel, Kernel]], tokens: int, prepared: Prepared
+    arch: str, loaded: list[tuple[Kernel, Kernel]], tokens: int, prepared: Prepared, reporter: Reporter
 ) -> tuple[int, int]:
     """Time `SETTINGS` on one b and tile, print their rates, and return the fastest."""
     rates = {}
@@ -198,7 +209,7 @@ def fastest(
             points = engine.run(Unit(tokens, TRIAL_TILE))
             engine.report()
             rates[threads, streams] = points * len(loaded) / (time.perf_counter() - start)
-        print(f"{threads} threads, {streams} streams: {rates[threads, streams]:,.0f} launches/s", flush=True)
+        reporter.say(f"{threads} threads, {streams} streams: {rates[threads, streams]:,.0f} launches/s")
     return max(rates, key=rates.__getitem__)
 
 
@@ -208,35 +219,38 @@ def _run_shards(
     backends: tuple[str, ...],
     ledger: Ledger,
     todo: list[Shard],
-    prepared: dict[int, Future[Prepared]],
+    prepared: dict[int, Prepared],
     begin: float,
+    reporter: Reporter,
 ) -> list[dict[str, Any]]:
     """Run shards while the slowest so far would still end in time."""
     arch = f"{card.arch}a"
+    reporter.note("loading both kernels")
     loaded = [kernels.load(name, True, arch) for name in backends]
     lines: list[dict[str, Any]] = []
     trial = min(prepared)
-    threads, streams = options.launch or fastest(card.arch, loaded, trial, prepared[trial].result())
-    with Engine(card.arch, loaded, streams, threads) as engine:
-        for b, future in prepared.items():
-            engine.load(b, *future.result())
-        print(f"ready after {time.perf_counter() - begin:.1f} s", flush=True)
+    threads, streams = options.launch or fastest(card.arch, loaded, trial, prepared[trial], reporter)
+    with Engine(card.arch, loaded, streams, threads) as engine, reporter.over(len(todo)):
+        for b, made in prepared.items():
+            engine.load(b, *made)
+        reporter.say(f"ready after {time.perf_counter() - begin:.1f} s")
         for shard in todo:
             slowest = max((line["seconds"] for line in lines), default=0.0)
             if time.perf_counter() - begin + slowest > 60 * options.minutes:
-                print("the time is up", flush=True)
+                reporter.say("the time is up")
                 break
             line, report = run_shard(engine, shard, backends, card)
             lines.append(line)
             ledger.append(line)
             wrong = f"{sum(line['mismatches'].values()):,} mismatches, {line['between']:,} between"
-            print(f"shard {shard}: {line['launches']:,} launches in {line['seconds']:.1f} s, "
-                  f"{line['launches_per_s']:,}/s, {wrong}", flush=True)  # fmt: skip
+            reporter.say(f"shard {shard}: {line['launches']:,} launches in {line['seconds']:.1f} s, "
+                         f"{line['launches_per_s']:,}/s, {wrong}")  # fmt: skip
             for example in report.example[: min(EXAMPLES, report.examples)]:
-                print(explain(backends[example.backend], example), flush=True)
+                reporter.say(explain(backends[example.backend], example))
             if report.examples or report.between:
-                print("stopped at the first shard with a mismatch", flush=True)
+                reporter.say("stopped at the first shard with a mismatch")
                 break
+            reporter.advance(1, line["launches"])
     return lines
 
 
@@ -254,41 +268,69 @@ def _setting(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the options, or exit 2."""
-    parser = argparse.ArgumentParser(prog="ci/gpu sweep", description=__doc__.splitlines()[0])
-    parser.add_argument("--shard", type=Shard.parse, metavar="i/n", help="this shard alone")
-    parser.add_argument(
-        "--shards", type=int, default=DEFAULT_SHARDS, metavar="N", help="shards of a whole run (64)"
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        prog="ci/gpu sweep",
+        description="All 67,371,008 points (b, tile, offset, count) of the metadata's domain, on every "
+        "backend, on the card. Finished shards are lines of the ledger; run again, it takes what is missing.",
+        examples=TOOLS["oracle.card.sweep"],
+        ending=ENDING,
     )
-    parser.add_argument(
-        "--minutes", type=float, default=4.0, help="start no shard that would end later than this (4)"
+    made.add_argument("--shard", type=Shard.parse, metavar="i/n", help="this shard alone, i of 0..n-1")
+    made.add_argument(
+        "--shards",
+        type=checked(number(1, 2048)),
+        default=DEFAULT_SHARDS,
+        metavar="N",
+        help=f"shards of a whole run, default {DEFAULT_SHARDS}",
     )
-    parser.add_argument("--ledger", type=Path, default=LEDGER, help="file of finished shards")
-    parser.add_argument("--backend", type=_backends, default=BACKENDS, metavar="NAMES", help="cute,triton")
-    parser.add_argument(
-        "--launch", type=_setting, metavar="THREADSxSTREAMS", help="default: the fastest of a few"
+    made.add_argument(
+        "--minutes",
+        type=float,
+        default=DEFAULT_MINUTES,
+        metavar="M",
+        help=f"start no shard that would end later than this, default {DEFAULT_MINUTES:g}",
     )
-    options = parser.parse_args(arguments)
-    if not 1 <= options.shards <= 2048:
-        parser.error("--shards must be 1..2048")
-    return options
+    made.take(
+        "--ledger",
+        FILE,
+        type=Path,
+        default=LEDGER,
+        metavar="FILE",
+        help=f"of finished shards, default evidence/{LEDGER.name}",
+    )
+    made.take(
+        "--backend",
+        Words(lambda: BACKENDS),
+        type=_backends,
+        default=BACKENDS,
+        metavar="NAME,...",
+        help=f"of {', '.join(BACKENDS)}; default both",
+    )
+    made.add_argument(
+        "--launch",
+        type=_setting,
+        metavar="THREADSxSTREAMS",
+        help="host threads that launch, and streams; default: the fastest of a few",
+    )
+    return made
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; exit 0, 1 on a mismatch, 3 if it could not run."""
-    options = parse(arguments)
+    """Run the command and return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("sweep", lambda: _run(parser().parse(words)))
+
+
+def _run(options: argparse.Namespace) -> int:
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # before the driver is initialised
-    try:
-        record = run(options)
-    except (device.CardError, build.BuildError, LayoutError, CannotRunError) as error:
-        print(f"sweep: {error}", file=sys.stderr)
-        return 3
+    record = run(options)
     if not record["shards"]:
         print("nothing was run")
-        return 0 if not record["units_left"] or options.shard else 3
+        return COULD_NOT_RUN if record["units_left"] and not options.shard else PASS
     print(f"evidence: {evidence.write('sweep', record)}")
-    return 1 if record["mismatches"] else 0
+    return MISMATCH if record["mismatches"] else PASS
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from oracle import evidence
 from oracle.card import device
+from oracle.exits import COULD_NOT_RUN, PASS, ended
 
 WORKERS: Final = "8"
 
@@ -31,11 +32,11 @@ def counts(report: str) -> dict[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Run pytest; exit as it does, or 3 where there is no card."""
     given = sys.argv[1:] if arguments is None else arguments
-    try:
-        card = device.card()
-    except device.CardError as error:
-        print(f"test: {error}", file=sys.stderr)
-        return 3
+    return ended("test", lambda: _run(given))
+
+
+def _run(given: list[str]) -> int:
+    card = device.card()
     print(f"{card.name}, driver {card.driver}", flush=True)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -44,9 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         line += ["--continue-on-collection-errors", f"--junitxml={file}"]
         done = subprocess.run([*line, *given], cwd=evidence.ROOT, check=False)
         if not file.exists():
-            return done.returncode or 3
+            return done.returncode or COULD_NOT_RUN
         found = counts(file.read_text(encoding="utf-8"))
-    passed = done.returncode == 0 and found["tests"] > 0
+    passed = done.returncode == PASS and found["tests"] > 0
     record: dict[str, Any] = {"verdict": "pass" if passed else "fail", **found, "arguments": given}
     record["seconds"] = round(time.perf_counter() - start, 1)
     print(f"evidence: {evidence.write('test', record)}")

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from oracle.exits import BAD_ARGUMENTS
 
+ENDING: Final = "Exit codes: `python -m oracle --help` has them."
 WIDTH: Final = 100
 """Columns of help on a terminal that has more."""
 

@@ -4,6 +4,17 @@ from typing import Final
 
 from oracle.commands.base import Example
 
+TOOLS: Final[dict[str, tuple[Example, ...]]] = {
+    "oracle.bench.budget": (
+        ("python -m oracle.bench.budget --backend triton", "the counts of one kernel beside the budget"),
+    ),
+    "oracle.bench.document": (("python -m oracle.bench.document", "after a bench on a card; needs none"),),
+    "oracle.card.calibrate": (("ci/gpu calibrate --shift 8", "a 256th of all inputs"),),
+    "oracle.card.sanitize": (("ci/gpu sanitize --tool racecheck", "one tool"),),
+    "oracle.card.sweep": (("ci/gpu sweep --shard 0/256", "a 256th of all points"),),
+    "oracle.evidence": (("python -m oracle.evidence", "after a record was written; needs no card"),),
+}
+
 COMMANDS: Final[dict[str, tuple[Example, ...]]] = {
     "": (
         ("python -m oracle check --fast", "after an edit of a kernel: an answer in about ten seconds"),
@@ -31,4 +42,7 @@ COMMANDS: Final[dict[str, tuple[Example, ...]]] = {
     "replay": (("python -m oracle replay docs/recorded", "every recorded call of a folder, everywhere"),),
     "explain": (),
     "backends": (("python -m oracle backends", "needs no options"),),
+    "completion": (
+        ("python -m oracle completion bash", "in ~/.bashrc: source <(python -m oracle completion bash)"),
+    ),
 }

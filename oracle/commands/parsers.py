@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from oracle import backends, defaults, exits
 from oracle.commands import values
-from oracle.commands.base import FILE, Parser, Words, checked, later
+from oracle.commands.base import ENDING, FILE, Parser, Words, checked, later
 from oracle.commands.examples import COMMANDS
 
 PROGRAM: Final = "python -m oracle"
+SHELLS: Final = ("bash", "zsh", "fish")
 REPLAYS: Final = Path("replays")
 _DEVICES: Final = ("sim", "cuda", "cpu")
 _MANY: Final = 10**9
 _SEED: Final = values.number(0, 2**64 - 1)
 _BACKENDS: Final = Words(backends.names)
-_ENDING: Final = f"Exit codes: `{PROGRAM} --help` has them."
 
 
 class _Version(argparse.Action):
@@ -25,7 +25,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from oracle import versions
 
-        parser.exit(exits.PASS, f"{versions.told()}\n")
+        print(versions.told())
+        parser.exit(exits.PASS)
 
 
 def parser() -> Parser:
@@ -39,7 +40,7 @@ def parser() -> Parser:
     )
     made.add_argument("--version", action=_Version, nargs=0, help="print versions: ours, compilers, NumPy")
     commands = made.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for add in (_check, _mutants, _search, _bench, _replay, _explain, _backends):
+    for add in (_check, _mutants, _search, _bench, _replay, _explain, _backends, _completion):
         add(commands)
     return made
 
@@ -47,7 +48,7 @@ def parser() -> Parser:
 def _command(commands: Any, name: str, text: str, more: str, run: str, **options: Any) -> Parser:
     """Add a command: its line in the list, the paragraph of its own help, and the function that it calls."""
     made: Parser = commands.add_parser(
-        name, help=text, description=more, examples=COMMANDS[name], ending=_ENDING
+        name, help=text, description=more, examples=COMMANDS[name], ending=ENDING
     )
     made.set_defaults(command=later(run), **options)
     return made
@@ -293,3 +294,15 @@ def _backends(commands: Any) -> None:
         "List every backend on each of its devices: ready, or why it cannot run here.",
         "oracle.commands.listing:execute",
     )
+
+
+def _completion(commands: Any) -> None:
+    made = _command(
+        commands,
+        "completion",
+        "print what lets a shell complete all this",
+        "Print a script for the shell: it completes commands, options and their values after "
+        "`python -m oracle`, musespark-routing, the tools, and the scripts in ci/.",
+        "oracle.commands.completion:execute",
+    )
+    made.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"of {', '.join(SHELLS)}")

@@ -8,11 +8,17 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from oracle.children import Children
+from oracle.commands.base import ENDING, FILE, Parser
 from oracle.errors import CannotRunError
+from oracle.exits import PASS, ended
 from oracle.peers import build, manifest
+from oracle.report import Reporter
 
 VERSIONS: Final = {"flashinfer-python": "0.7.2.post1", "vllm": "0.33.0"}
 """The releases that the comparisons are made for."""
@@ -27,46 +33,90 @@ _NVCC_PACKAGES: Final = (
 )
 
 
-def main(arguments: list[str]) -> int:
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(
+        prog="python -m oracle.peers",
+        description="Fill a folder with the published kernels' files. Downloads two packages, keeps vLLM's "
+        "one routing file and what nvcc makes of FlashInfer's sources, and deletes the rest. "
+        "MUSESPARK_PEERS=FOLDER then makes the tests and `python -m oracle check` use them.",
+        ending=ENDING,
+    )
+    made.take("folder", FILE, type=Path, metavar="FOLDER", help="where the files go; made if it is not there")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
     """Fill the folder that ``arguments`` names; return the exit code."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m oracle.peers DIR", file=sys.stderr)
-        return 2
-    folder = Path(arguments[0])
+    words = sys.argv[1:] if arguments is None else arguments
+    return ended("peers", lambda: _run(parser().parse(words).folder))
+
+
+def _run(folder: Path) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fill(folder)
-    except (CannotRunError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 3
+        with Children() as children:
+            fill(folder, Filling(children, Reporter(unit="steps")))
+    except OSError as error:
+        raise CannotRunError(f"cannot write {error.filename or folder}: {error.strerror}") from error
     for name, entry in manifest.read(folder).items():
         print(f"{name} {entry.version}: {', '.join(entry.files)} ({entry.made_by})")
     print(f"use them with MUSESPARK_PEERS={folder.resolve()}")
-    return 0
+    return PASS
 
 
-def fill(folder: Path) -> None:
+class Filling:
+    """The programs that fill a folder, and the progress over them."""
+
+    def __init__(self, children: Children, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self._children = children
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Say what is going on."""
+        self.reporter.note(text)
+        yield
+        self.reporter.advance(1)
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end."""
+        return self._children.run(command, waiting=self.reporter.tick)
+
+    def pip(self, *arguments: str) -> None:
+        """Run pip, which must succeed."""
+        command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
+        done = self.run(command)
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise CannotRunError(f"pip {arguments[0]} {arguments[-1]} failed: {said[:300]}")
+
+
+def fill(folder: Path, filling: Filling) -> None:
     """Make every file of ``folder``, and its manifest last."""
-    with tempfile.TemporaryDirectory() as scratch:
+    nvcc = build.find_nvcc()
+    with tempfile.TemporaryDirectory() as scratch, filling.reporter.over(3 if nvcc else 4):
         place = Path(scratch)
-        _tell("vllm: downloading the wheel for one file of it")
-        file = _unpacked("vllm", build.VLLM_MEMBER, place) / build.VLLM_MEMBER
-        vllm = manifest.entry(folder, VERSIONS["vllm"], build.vllm(file, folder), (build.VLLM_FILE,))
-        _tell("flashinfer-python: downloading the sources")
-        data = _unpacked("flashinfer-python", "flashinfer/data/", place) / "flashinfer" / "data"
-        nvcc = build.find_nvcc() or _nvcc_from_registry(place)
-        _tell(f"flashinfer-python: compiling with {nvcc}")
-        made_by = build.flashinfer(data, folder, nvcc)
+        with filling.step("vllm: downloading the wheel for one file of it"):
+            file = _unpacked(filling, "vllm", build.VLLM_MEMBER, place) / build.VLLM_MEMBER
+            vllm = manifest.entry(folder, VERSIONS["vllm"], build.vllm(file, folder), (build.VLLM_FILE,))
+        with filling.step("flashinfer-python: downloading the sources"):
+            data = _unpacked(filling, "flashinfer-python", "flashinfer/data/", place) / "flashinfer" / "data"
+        if nvcc is None:
+            with filling.step("no nvcc here: installing PyPI's for this run"):
+                nvcc = _nvcc_from_registry(filling, place)
+        with filling.step(f"flashinfer-python: compiling with {nvcc}"):
+            made_by = build.flashinfer(data, folder, nvcc, filling.run)
         files = (build.LIBRARY, build.PTX)
         flashinfer = manifest.entry(folder, VERSIONS["flashinfer-python"], made_by, files)
     manifest.write(folder, {"flashinfer": flashinfer, "vllm": vllm})
 
 
-def _unpacked(distribution: str, prefix: str, place: Path) -> Path:
+def _unpacked(filling: Filling, distribution: str, prefix: str, place: Path) -> Path:
     """Download a wheel into ``place``, unpack what starts with ``prefix``, delete the wheel."""
     wheels = place / "wheels"
     requirement = f"{distribution}=={VERSIONS[distribution]}"
-    _pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(wheels), requirement)
+    filling.pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(wheels), requirement)
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         members = [name for name in file.namelist() if name.startswith(prefix)]
@@ -77,25 +127,14 @@ def _unpacked(distribution: str, prefix: str, place: Path) -> Path:
     return place
 
 
-def _nvcc_from_registry(place: Path) -> Path:
+def _nvcc_from_registry(filling: Filling, place: Path) -> Path:
     """Install the CUDA compiler into ``place`` and return it; its parts must be of one release."""
-    _tell("no nvcc here: installing PyPI's for this run")
     packages = [f"{name}=={_NVCC_RELEASE}" for name in _NVCC_PACKAGES]
-    _pip("install", "--no-deps", "--target", str(place / "cuda"), *packages)
+    filling.pip("install", "--no-deps", "--target", str(place / "cuda"), *packages)
     for nvcc in (place / "cuda" / "nvidia").glob("cu*/bin/nvcc"):
         return nvcc
     raise CannotRunError(f"{' '.join(packages)} brought no nvcc")
 
 
-def _pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
-    if subprocess.run(command, check=False, stdout=sys.stderr).returncode != 0:
-        raise CannotRunError(f"pip {arguments[0]} failed: {arguments[-1]}")
-
-
-def _tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

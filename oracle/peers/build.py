@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from oracle.errors import CannotRunError
+from oracle.files import write_whole
 
 ARCH: Final = "sm_90a"
 LIBRARY: Final = "flashinfer.so"
@@ -77,7 +79,14 @@ def nvcc_version(nvcc: Path) -> str:
     return release[1]
 
 
-def flashinfer(data: Path, target: Path, nvcc: Path) -> str:
+Run = Callable[[list[str]], subprocess.CompletedProcess[str]]
+
+
+def _plainly(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def flashinfer(data: Path, target: Path, nvcc: Path, run: Run = _plainly) -> str:
     """Compile the driver against FlashInfer's sources into ``target``: `LIBRARY` and `PTX`.
 
     Parameters
@@ -88,6 +97,8 @@ def flashinfer(data: Path, target: Path, nvcc: Path) -> str:
         An existing folder.
     nvcc
         The CUDA compiler.
+    run
+        Runs it.
 
     Returns
     -------
@@ -106,7 +117,7 @@ def flashinfer(data: Path, target: Path, nvcc: Path) -> str:
         made = Path(scratch) / LIBRARY
         source = folder() / _SOURCE
         places = [*includes, libraries, f"--keep-dir={scratch}", "-o", str(made)]
-        _run([str(nvcc), *_FLAGS, *places, str(source)])
+        _run([str(nvcc), *_FLAGS, *places, str(source)], run)
         made.replace(target / LIBRARY)
         (Path(scratch) / source.with_suffix(".ptx").name).replace(target / PTX)
     return made_by
@@ -114,13 +125,13 @@ def flashinfer(data: Path, target: Path, nvcc: Path) -> str:
 
 def vllm(file: Path, target: Path) -> str:
     """Copy vLLM's routing file into ``target`` as `VLLM_FILE`, and say so for the manifest."""
-    shutil.copyfile(file, target / VLLM_FILE)
+    write_whole(target / VLLM_FILE, file.read_bytes())
     return f"a copy of {VLLM_MEMBER}"
 
 
-def _run(command: list[str]) -> str:
+def _run(command: list[str], run: Run = _plainly) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run(command)
     except OSError as error:
         raise CannotRunError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode != 0:

@@ -12,7 +12,9 @@ import torch
 
 from oracle.bench import floors, host_time, prepare, timing, verification
 from oracle.bench.points import Point
+from oracle.children import Children
 from oracle.errors import CannotRunError
+from oracle.report import Reporter
 
 
 class Machine:
@@ -153,7 +155,7 @@ def test_cold_and_warm_runs_share_a_folder_that_was_empty():
         mark.touch()
         return [1.0] if seen[backend, folder.name][-1] else [1.5, 0.5]
 
-    found = prepare.measure("prepare", lambda text: None, ("cute", "triton"), run, cores=16)
+    found = prepare.measure("prepare", Reporter(), ("cute", "triton"), run, cores=16)
     assert set(found) == {(backend, state) for backend in ("cute", "triton") for state in ("cold", "warm")}
     assert all(states == [False, True] for states in seen.values())
     assert len(seen) == 12
@@ -168,7 +170,7 @@ def test_a_backend_whose_seconds_do_not_agree_runs_again_from_empty_folders_alon
         runs.append(backend)
         return [float(len(runs))] if backend == "cute" and len(runs) < 8 else [1.0]
 
-    found = prepare.measure("compile", lambda text: None, ("cute", "triton"), run, cores=2)
+    found = prepare.measure("compile", Reporter(), ("cute", "triton"), run, cores=2)
     assert runs.count("triton") == 4
     assert runs.count("cute") == 8
     assert found["cute", "cold"].tries == 2
@@ -187,7 +189,7 @@ def test_caches_of_the_new_process_lie_in_the_folder(tmp_path):
 
 def test_a_process_that_fails_gives_its_last_words(tmp_path):
     with pytest.raises(CannotRunError, match="compile of nothing exited 1: ModuleNotFoundError"):
-        prepare.in_new_process("compile", "nothing", tmp_path)
+        prepare.in_new_process("compile", "nothing", tmp_path, Children())
 
 
 def test_rates_are_amounts_per_second_of_the_processor():

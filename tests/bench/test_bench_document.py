@@ -69,9 +69,9 @@ def test_the_newest_record_with_kernels_is_shown(folder):
 def test_writing_twice_is_writing_once(folder):
     page = folder / "page.md"
     page.write_text(PAGE)
-    assert document.main(page, folder) == 0
+    assert document.main([], page, folder) == 0
     once = page.read_text()
-    assert document.main(page, folder) == 0
+    assert document.main([], page, folder) == 0
     assert page.read_text() == once
     assert (folder / document.DRAWING).read_text().startswith("<svg")
 
@@ -85,5 +85,5 @@ def test_without_a_record_the_page_says_so(tmp_path):
 def test_a_page_without_markers_is_refused(folder, capsys):
     page = folder / "page.md"
     page.write_text("nothing")
-    assert document.main(page, folder) == 2
+    assert document.main([], page, folder) == 2
     assert document.BEGIN in capsys.readouterr().err

@@ -12,6 +12,7 @@ from oracle.bench import command, host_time, kernels, plot, prepare, tables, tar
 from oracle.bench.figures import TRIES, Figure, figure, twice
 from oracle.bench.points import BATCHES, TILES, Point, points
 from oracle.card import bench, device
+from oracle.report import Reporter
 
 TIMES = {"cute": 1.0, "triton": 1.4, "vllm": 2.8, "torch": 21.0, "floor": 0.75, "wait": 0.5, "empty": 0.47}
 
@@ -22,6 +23,14 @@ class Made:
     def __init__(self, point):
         self.point = self.enqueue = point
         self.poison, self.differing = lambda: None, lambda: 0
+
+
+class Saying(Reporter):
+    """Keeps what is said."""
+
+    def __init__(self, said):
+        super().__init__()
+        self.say = said.append
 
 
 class PointClock:
@@ -57,7 +66,7 @@ def card(monkeypatch):
     def run(times=natural, wanted=None):
         said = []
         clock = PointClock(times)
-        return kernels.measure(said.append, wanted, clock), said, clock
+        return kernels.measure(Saying(said), wanted, clock), said, clock
 
     return run
 
@@ -200,13 +209,13 @@ def everything(card, monkeypatch):
         ("cute", 0, "route"): Figure("us", 5, 5.1, 5.05),
         ("triton", 8, "route"): Figure("us", 10, 10, 10),
     }
-    monkeypatch.setattr(host_time, "measure", lambda tell: host)
+    monkeypatch.setattr(host_time, "measure", lambda reporter: host)
     seconds = {
         (kernel, state): Figure("s", 1, 1, 1) for kernel in ("cute", "triton") for state in ("cold", "warm")
     }
-    monkeypatch.setattr(prepare, "measure", lambda task, tell: seconds)
+    monkeypatch.setattr(prepare, "measure", lambda task, reporter: seconds)
     rates = {("simulator", "launches/s"): Figure("launches/s", 1000, 1001, 1000)}
-    monkeypatch.setattr(verification, "measure", lambda tell: rates)
+    monkeypatch.setattr(verification, "measure", lambda reporter: rates)
     return host
 
 
@@ -273,7 +282,7 @@ def test_wrong_words_fail_the_run(everything, card, monkeypatch):
 
 
 def test_what_was_measured_before_a_part_failed_is_on_disk(everything, monkeypatch, tmp_path):
-    def broken(task, tell):
+    def broken(task, reporter):
         raise command.CannotRunError("no process")
 
     monkeypatch.setattr(prepare, "measure", broken)

@@ -77,11 +77,11 @@ def file(tmp_path, monkeypatch):
     return place
 
 
-def steady(backend, arch):
+def steady(backend, arch, counted):
     return COUNTS
 
 
-def grown(backend, arch):
+def grown(backend, arch, counted):
     return COUNTS | ({"metadata-raw": 401} if (backend, arch) == ("triton", "sm_100a") else {})
 
 

@@ -58,7 +58,7 @@ def test_reports_are_read_from_each_tools_summary():
 
 
 def test_each_tool_has_a_planted_fault():
-    assert set(sanitized.FAULTS) == set(sanitize.TOOLS)
+    assert set(sanitized.FAULTS) == set(sanitize.TOOL_NAMES)
     assert {sanitized.fault_ptx(name) for name in sanitized.FAULTS.values()} >= {sanitized.fault_ptx("race")}
 
 
