@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from oracle.artifacts import locked
 from oracle.matrix import inside
 from oracle.matrix.cells import Cell
 from oracle.matrix.environment import Environment, Processes, StepError
@@ -129,15 +130,19 @@ def judged(found: dict[str, Any], digest: str) -> dict[str, Any]:
 
 def ask_cell(cell: Cell, folder: Path, processes: Processes) -> dict[str, Any]:
     """Make a cell's environment and return what `inside` finds there, or why it finds nothing."""
-    environment = Environment(cell, folder, processes)
+    with locked(folder.parent / f"{folder.name}.lock"):
+        return _ask(Environment(cell, folder, processes))
+
+
+def _ask(environment: Environment) -> dict[str, Any]:
     try:
         environment.make()
     except StepError as error:
         return {"step": "install", "why": str(error)}
-    file = folder / "found.json"
+    file = environment.folder / "found.json"
     file.unlink(missing_ok=True)
     try:
-        code, said = environment.ask("oracle.matrix.inside", [cell.backend, str(file)])
+        code, said = environment.ask("oracle.matrix.inside", [environment.cell.backend, str(file)])
     except StepError as error:
         return {"step": "run", "why": str(error)}
     if not file.exists():

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from oracle.errors import CannotRunError
 from oracle.evidence import ROOT
 from oracle.matrix import environment, run
 from oracle.matrix.cells import Cell
@@ -76,6 +77,34 @@ def test_a_process_that_dies_of_a_signal_is_told(packages, tmp_path, monkeypatch
     monkeypatch.setattr(Environment, "ask", lambda self, *arguments: (-11, "a\n\n"))
     found = run.ask_cell(Cell("triton", "3.9.0"), tmp_path / "cell", Processes())
     assert found == {"step": "run", "why": "ended with signal 11; last words: a"}
+
+
+def test_two_runs_take_turns_at_an_environment(tmp_path, monkeypatch):
+    inside = []
+
+    def ask(self, *arguments):
+        inside.append("in")
+        time.sleep(0.2)
+        inside.append("out")
+        return 1, ""
+
+    monkeypatch.setattr(Environment, "make", lambda self: None)
+    monkeypatch.setattr(Environment, "ask", ask)
+    cell = Cell("triton", "3.9.0")
+    threads = [
+        threading.Thread(target=run.ask_cell, args=(cell, tmp_path / "cell", Processes())) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == ["in", "out"] * 3
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotRunError, match="cannot write"):
+        run.ask_cell(Cell("triton", "3.9.0"), tmp_path / "file" / "cell", Processes())
 
 
 def test_what_hangs_is_ended(tmp_path, monkeypatch):
