@@ -1,4 +1,4 @@
-"""What a kernel's PTX must show whatever the inputs are: rounding, the order around the wait, wide loads."""
+"""What a kernel's PTX must show whatever the inputs are: rounding, the order around the wait, the loads."""
 
 from typing import Final
 
@@ -27,6 +27,8 @@ _ARITHMETIC: Final = (
 _PERMITTED: Final = ("add.rn.f32", "mul.rn.f32", "ex2.approx.ftz.f32", "rcp.approx.ftz.f32")
 _THREADS: Final = {"cute": (256, 288), "triton": (256,)}
 """Of a CTA; the CuTe kernel has a warp more with metadata."""
+_LOAD: Final = {"cute": "ld.global.f32 ", "triton": ".v4."}
+"""How wide a thread reads: one expert in the CuTe kernel, four at once in Triton's."""
 
 
 def fault(
@@ -67,8 +69,8 @@ def fault(
             early = _BIAS[backend] in access.origins
             if (access.before, access.after) != (early, not early):
                 return f"a load on the wrong side of the wait: {access.text}"
-            if ".v4." not in access.text:
-                return f"a load of less than 16 bytes: {access.text}"
+            if _LOAD[backend] not in access.text:
+                return f"a load of another width: {access.text}"
             if not early and _LOGITS not in access.origins:
                 return f"a load of what is no input: {access.text}"
         elif access.before or not access.after:

@@ -132,7 +132,7 @@ def _launched(
         return f"the launch passes {given}, not {right}"
     sizes = [fields.get(f"{kind}.{axis}") for kind, axis in product((0, 1), range(3))]
     grid = sources["tokens"] if compiled.row_ctas else "1"
-    if sizes != [grid, "1", "1", "256", "1", "1"]:
+    if sizes != [grid, "1", "1", str(compiled.threads), "1", "1"]:
         return f"the launch is of {sizes}"
     if cluster != ([grid, "1", "1"] if compiled.cluster else []):
         return f"the launch is of clusters of {cluster}"
