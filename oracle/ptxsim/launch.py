@@ -19,7 +19,7 @@ from oracle.ptxsim.program import Program
 from oracle.ptxsim.scheduler import Code, Scheduler
 from oracle.ptxsim.witness import Witness
 
-LANES_AT_ONCE: Final = 16384
+LANES_AT_ONCE: Final = 32768
 """Lanes of a tile: enough to make a NumPy call's own cost small, few enough for the cache."""
 
 BUDGET: Final = 1_000_000
