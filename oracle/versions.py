@@ -22,8 +22,8 @@ def installed() -> dict[str, str]:
 
 def told() -> str:
     """Return what `--version` prints."""
-    from spec.arithmetic import ARCHITECTURE
     from spec.compilers import COMPILERS
+    from spec.constants import ARCHITECTURE
 
     compilers = (
         f"{backend}: {compiler.complaint() or f'{compiler.distribution} {compiler.installed()}'}"

@@ -17,15 +17,12 @@ from typing import Final, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from spec.constants import NAN_BITS, NEG_LOG2E_BITS
+from spec.constants import COEFFICIENTS_FILE, NAN_BITS, NEG_LOG2E_BITS
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 _P = ParamSpec("_P")
-
-ARCHITECTURE: Final = "sm_90"
-"""The cards whose results these are, to the last bit; others may differ in the special function unit."""
 
 _FRACTION: Final = 0x007FFFFF
 _EXPONENT: Final = 0x7F800000
@@ -171,7 +168,7 @@ _SQUARES: Final = _folded_squares()
 
 def _coefficients(function: str, bias: int, origin: int) -> tuple[I64, I64, I64]:
     """Return C0 * 2^13 + bias + origin * 2^15, C1 and C2 of each segment of ``function``."""
-    with (resources.files("spec") / "data" / "mufu_sm90.csv").open() as file:
+    with (resources.files("spec") / "data" / COEFFICIENTS_FILE).open() as file:
         rows = [row for row in csv.DictReader(file) if row["function"] == function]
     c0, c1, c2 = (np.array([int(row[name]) for row in rows], np.int64) for name in ("c0", "c1", "c2"))
     return (c0 << 13) + bias + (origin << 15), c1, c2

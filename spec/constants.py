@@ -5,6 +5,12 @@ The kernels import these as compile-time constants; nothing else may restate the
 
 from typing import Final
 
+ARCHITECTURE: Final = "sm_90"
+"""The cards whose results A1-A8 are, to the last bit; others may differ in the special function unit."""
+
+COEFFICIENTS_FILE: Final = f"mufu_{ARCHITECTURE.replace('_', '')}.csv"
+"""A5, A6: the integers of that architecture's special function unit, in spec/data."""
+
 NUM_EXPERTS: Final = 256
 """Experts a token chooses among: the columns of ``logits``."""
 

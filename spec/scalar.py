@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Final
 
+from spec.constants import COEFFICIENTS_FILE
+
 NAN: Final = 0x7FFFFFFF
 """A8: every NaN result."""
 
@@ -157,7 +159,7 @@ def folded_square(z: int) -> int:
 
 def read_coefficients() -> dict[tuple[str, int], tuple[int, int, int]]:
     """Return C0, C1 and C2 by function and segment."""
-    with (resources.files("spec") / "data" / "mufu_sm90.csv").open() as file:
+    with (resources.files("spec") / "data" / COEFFICIENTS_FILE).open() as file:
         rows = list(csv.reader(file))[1:]
     return {(name, int(segment)): (int(c0), int(c1), int(c2)) for name, segment, c0, c1, c2 in rows}
 

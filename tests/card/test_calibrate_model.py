@@ -7,8 +7,9 @@ import pytest
 
 import spec
 from oracle.card import build, calibrate, tables
+from spec.constants import COEFFICIENTS_FILE
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "mufu_sm90"
+DATA = Path(__file__).resolve().parents[1] / "data" / COEFFICIENTS_FILE.removesuffix(".csv")
 SPEC = {
     "ex2.approx.ftz.f32": lambda a, b: spec.ex2_approx_ftz(a),
     "ex2.approx.f32": lambda a, b: spec.ex2_approx(a),

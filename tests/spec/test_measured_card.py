@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import spec
+from spec.constants import COEFFICIENTS_FILE
 
-RECORDED = Path(__file__).parents[1] / "data" / "mufu_sm90"
+RECORDED = Path(__file__).parents[1] / "data" / COEFFICIENTS_FILE.removesuffix(".csv")
 ENTRIES = 1 << 23
 CHECKSUMS = {
     int(row["top_byte"], 16): int(row["checksum"], 16)
