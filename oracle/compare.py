@@ -48,7 +48,7 @@ class Permitted:
         return listed and kind in self.kinds and renormalize in self.renormalize
 
 
-PERMITTED: Final[dict[str, Permitted]] = {
+_LISTED: Final = {
     "spec": Permitted("the specification itself, by way of its one-problem functions"),
     "cute": Permitted("ours: exact, or untouched"),
     "triton": Permitted("ours: exact, or untouched"),
@@ -78,7 +78,15 @@ PERMITTED: Final[dict[str, Permitted]] = {
         right=variations.ids_reported,
     ),
 }
-"""What may vary, for every backend: nothing outside this table may."""
+
+
+class _Table(dict[str, Permitted]):
+    def __missing__(self, backend: str) -> Permitted:
+        return Permitted("in no list: exact, or untouched")
+
+
+PERMITTED: Final[dict[str, Permitted]] = _Table(_LISTED)
+"""What may vary, for every backend: nothing outside this table may, and of what is not in it nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,22 @@
-"""Backends: one adapter a file, imported when asked for; adapters never repair outputs."""
+"""Backends: one adapter a file, imported when asked for; adapters never repair outputs.
 
+Each file of this folder is one, but for those that adapters share: ``flashinfer_logits.py`` holds
+``flashinfer-logits`` as its class `FlashinferLogits`. So a new backend is a new file.
+"""
+
+import pkgutil
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:  # the names alone must come without NumPy: `--help` prints them
-    from oracle.problem import Batch, Outputs
+from oracle.problem import Batch, Outputs
+
+_SHARED: Final = ("on_cuda", "simulated")
+"""Files of this folder that adapters share."""
 
 _ADAPTERS: Final = {
-    "spec": "oracle.backends.spec:Spec",
-    "cute": "oracle.backends.cute:Cute",
-    "triton": "oracle.backends.triton:Triton",
-    "torch": "oracle.backends.torch:Torch",
-    "vllm": "oracle.backends.vllm:Vllm",
-    "flashinfer": "oracle.backends.flashinfer:Flashinfer",
-    "flashinfer-logits": "oracle.backends.flashinfer:FlashinferLogits",
+    module.name.replace("_", "-"): f"{__name__}.{module.name}:{module.name.title().replace('_', '')}"
+    for module in pkgutil.iter_modules(__path__)
+    if module.name not in _SHARED
 }
 
 
@@ -47,12 +50,16 @@ def get(name: str) -> Backend:
     Raises
     ------
     ValueError
-        There is no such backend; the message lists those there are.
+        There is no such backend, and the message lists those there are; or its file has no such class.
     """
     if name not in _ADAPTERS:
         raise ValueError(f"no backend {name!r}: there are {', '.join(_ADAPTERS)}")
     module, adapter = _ADAPTERS[name].split(":")
-    make: Any = getattr(import_module(module), adapter)
+    make: Any = getattr(import_module(module), adapter, None)
+    if make is None:
+        raise ValueError(
+            f"{module.replace('.', '/')}.py has no class {adapter}, which backend {name} should be"
+        )
     backend: Backend = make()
     return backend
 

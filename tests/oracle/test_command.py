@@ -128,7 +128,7 @@ def test_two_workers_give_the_numbers_of_one(capsys):
 BAD = {
     "an-unknown-backend": (
         ["--backend", "cuda"],
-        "argument --backend: no backend 'cuda': there are spec, cute",
+        "argument --backend: no backend 'cuda': there are cute, flashinfer",
     ),
     "an-unknown-device": (["--device", "tpu"], "argument --device: invalid choice: 'tpu'"),
     "an-unknown-family": (
