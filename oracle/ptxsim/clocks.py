@@ -112,8 +112,8 @@ class Clocks:
             self._known = np.zeros((geometry.ctas, per_cta, per_cta), np.int64)
         cta, warps = int(lanes.index[0]) // geometry.pitch, self._warps(lanes)
         heard: npt.NDArray[np.int64] = self._known[cta, warps].max(axis=0, initial=0)
-        first = cta * geometry.pitch + warps * WARP
-        heard[warps] = np.maximum(heard[warps], self.stamp[first].astype(np.int64) >> self.bits)
+        stamps = self.stamp.reshape(-1, WARP)[cta * per_cta + warps].max(axis=1)
+        heard[warps] = np.maximum(heard[warps], stamps.astype(np.int64) >> self.bits)
         return np.asarray(heard)
 
     def mates(self, lanes: Lanes, stamp: U32) -> U32:

@@ -122,7 +122,7 @@ class ClusterBarriers:
             gone, stay = lanes.split(go)
             if gone is not None:
                 self._waited = gone.put(self._waited, gone.take(self._arrived))
-                self.machine.cluster_clocks.cluster_pass(gone)
+                self.machine.cluster_passed(gone)
                 released.append((index + 1, gone))
             if stay is None:
                 del self._waiting[index]

@@ -5,16 +5,24 @@ access through ``.shared::cluster``; or of an asynchronous store, and names mbar
 a tick; or it says that the cell is part of an mbarrier.
 """
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from oracle.ptxsim.arrivals import I64, KEPT
 from oracle.ptxsim.clocks import U32, Bool
 from oracle.ptxsim.geometry import WARP, Geometry, Index
-from oracle.ptxsim.knowledge import I64, KEPT, MBARRIERS, Knowledge
+from oracle.ptxsim.knowledge import MBARRIERS, Knowledge
 from oracle.ptxsim.lanes import Lanes
 
 CLOSER: Final = np.uint32(1 << 31)
+_OF_CTA: Final = 8
+"""Where the codes of "several threads of the CTA of a rank" begin, after those of `Clocks` and of this."""
+_THREAD, _WARP, _CTA, _CLUSTER = range(4)
+"""How many threads a stamp is of."""
+
 PLACE_BITS: Final = (MBARRIERS - 1).bit_length()
 RANK_BITS: Final = 3
 
@@ -54,6 +62,10 @@ class ClusterClocks(Knowledge):
         """Return the stamps of atomics by several threads; of asynchronous reductions the last one's."""
         several = (mark & ~self.code_mask) | self.several_atomics
         return np.where(mark & self.code_mask == self.reduction, mark, several)
+
+    def several_in(self, cta: Index) -> U32:
+        """Return the codes of "several threads of a CTA"."""
+        return self.several | (_OF_CTA + self.geometry.rank[cta]).astype(np.uint32)
 
     def is_asynchronous(self, old: U32) -> Bool:
         """Return which stamps are of asynchronous stores or reductions."""
@@ -95,6 +107,20 @@ class ClusterClocks(Knowledge):
             bad |= self.is_mbarrier(old)
         return bad
 
+    def obviously(self, lanes: Lanes, count: int, old: U32) -> Bool:
+        """Return which stamps are of asynchronous stores to the own CTA whose phase the lane has seen end."""
+        number = ((old & ~CLOSER) >> np.uint32(self.bits)).astype(np.int64)
+        mine = self.is_asynchronous(old)
+        rank = self.geometry.rank.take(lanes.take(self.geometry.cta))
+        seen = np.zeros(len(old), np.bool_)
+        for place, observed in enumerate(self.observed):
+            own = lanes.take(observed)
+            if count > 1:
+                own = own.repeat(count)
+            seen |= (number & (MBARRIERS - 1) == place) & self._after(own, number >> (PLACE_BITS + RANK_BITS))
+        own_rank = rank.repeat(count) if count > 1 else rank
+        return np.asarray(mine & seen & (number >> PLACE_BITS & ((1 << RANK_BITS) - 1) == own_rank))
+
     def unordered_init(self, index: Index, stamp: U32, fenced: Bool) -> Bool:
         """Return which initialisations of mbarriers are not ordered before the lanes' use of them."""
         bad = stamp >= self.cluster_base[index]
@@ -110,53 +136,53 @@ class ClusterClocks(Knowledge):
     def _unheard(self, index: Index, old: U32, released: U32) -> Bool:
         """Return which accesses neither the cluster's barrier nor an mbarrier orders before the lanes."""
         geometry = self.geometry
-        code = (old & self.code_mask).astype(np.int64)
         tick = (old >> np.uint32(self.bits)).astype(np.int64)
-        owner = code & int(self.one)
-        single = (code < int(self.of_warp)) | (code >= int(self.atomic))
-        warp = ~single & (code < int(self.several))
-        launch = geometry.launch[index] * (geometry.pitch * geometry.ctas_per_launch)
-        lane = np.where(single | warp, launch + owner, index)
-        lane = np.minimum(lane, geometry.size - 1)
-        same = (self.cluster[lane] == self.cluster[index]) & (
-            single | warp | (len(geometry.members) == geometry.launches)
-        )
-        heard = np.zeros(len(index), np.bool_)
+        lane, extent = self._owners(index, (old & self.code_mask).astype(np.int64))
         passed = self.passed[index]
-        at = self._bound(released.reshape(-1), ((passed - 1) % 2) * geometry.size, lane, single, warp)
-        heard |= (passed > 0) & (tick < at)
+        parity = (passed - 1) % 2
+        by_lane = _least(released, self._exists, extent, geometry.pitch, self.geometry.members)
+        heard = (passed > 0) & (tick < by_lane(parity, lane))
         cta = geometry.cta[index]
-        for number, arrivals in enumerate(self._arrivals):
-            seen = self.observed[number][index]
+        for observed, arrivals in zip(self.observed, self._arrivals, strict=True):
+            seen = observed[index]
             recent = (seen > 0) & (seen > arrivals.phase[cta] - KEPT)
             if recent.any():
-                rows = arrivals.kept[(seen - 1) % KEPT, cta]
-                heard |= recent & (tick < self._row_bound(rows, lane, single, warp))
+                table = arrivals.kept.reshape(-1, self.roster.shape[1])
+                row = (seen - 1) % KEPT * geometry.ctas + cta
+                by_seat = _least(table, self._seats, extent, geometry.pitch, self._all_seats)
+                heard |= recent & (tick < by_seat(row, self.seat[lane]))
+        same = self.cluster[lane] == self.cluster[index]
+        same &= (extent < _CLUSTER) | (len(geometry.members) == geometry.launches)
         return np.asarray(~(heard & same))
 
-    def _bound(self, table: U32, offset: Index, lane: Index, single: Bool, warp: Bool) -> I64:
-        """Return the ticks before which the owners of stamps are ordered: a thread, a warp, a cluster."""
-        found: I64 = table[offset + lane].astype(np.int64)
-        for kind, lanes in ((warp, self._warp_lanes), (~single & ~warp, self._cluster_lanes)):
-            for at in np.flatnonzero(kind):
-                found[at] = table[offset[at] + lanes(int(lane[at]))].min()
-        return found
+    def _owners(self, index: Index, code: I64) -> tuple[Index, I64]:
+        """Return, for whoever asks, a lane of those that codes name, and for how many it stands."""
+        geometry = self.geometry
+        owner = code & int(self.one)
+        extent = np.full(len(code), _CLUSTER)
+        extent[(code < int(self.of_warp)) | (code >= int(self.atomic))] = _THREAD
+        extent[(code >= int(self.of_warp)) & (code < int(self.several))] = _WARP
+        extent[(extent == _CLUSTER) & (owner >= _OF_CTA) & (owner < _OF_CTA + (1 << RANK_BITS))] = _CTA
+        lane = geometry.launch[index] * (geometry.pitch * geometry.ctas_per_launch) + owner
+        lane = np.where(extent < _CTA, lane, index)
+        of_cta = extent == _CTA
+        ranks = owner[of_cta] - _OF_CTA
+        lane[of_cta] = geometry.members[self.cluster[index[of_cta]], ranks] * geometry.pitch
+        return lane, extent
 
-    def _row_bound(self, rows: U32, lane: Index, single: Bool, warp: Bool) -> I64:
-        """Return the same from a table with a row for each place."""
-        found: I64 = rows[np.arange(len(lane)), self.seat[lane]].astype(np.int64)
-        for kind, lanes in ((warp, self._warp_lanes), (~single & ~warp, self._cluster_lanes)):
-            for at in np.flatnonzero(kind):
-                found[at] = rows[at, self.seat[lanes(int(lane[at]))]].min()
-        return found
+    @cached_property
+    def _exists(self) -> Bool:
+        return self.geometry.exists
 
-    def _warp_lanes(self, lane: int) -> Index:
-        first = lane // WARP * WARP
-        return first + np.flatnonzero(self.geometry.exists[first : first + WARP])
+    @cached_property
+    def _seats(self) -> Bool:
+        """Which seats of a cluster are threads."""
+        return np.arange(self.roster.shape[1]) % self.geometry.pitch < self.geometry.threads
 
-    def _cluster_lanes(self, lane: int) -> Index:
-        lanes: Index = self.roster[self.cluster[lane]]
-        return lanes[self.geometry.exists[lanes]]
+    @cached_property
+    def _all_seats(self) -> Index:
+        """The CTAs of a row of seats: one cluster."""
+        return np.arange(self.geometry.ctas_per_cluster)[None]
 
     def _unseen(self, index: Index, old: U32) -> Bool:
         """Return which asynchronous stores have a phase that the lanes have not seen complete."""
@@ -181,3 +207,31 @@ class ClusterClocks(Knowledge):
         half = 1 << (self.bits_of_phase - 1)
         ahead = (observed - phase) & (2 * half - 1)
         return np.asarray((observed > 0) & (ahead > 0) & (ahead <= half))
+
+
+def _least(
+    table: U32, exists: Bool, extent: I64, pitch: int, members: Index
+) -> Callable[[Index, Index], I64]:
+    """Return what looks up, by row and place, the least entry of what each extent says the place stands for.
+
+    ``table`` is ``[rows, places]``; places are threads, of CTAs of ``pitch``, of clusters of ``members``.
+    """
+    kinds = [np.flatnonzero(extent == kind) for kind in (_WARP, _CTA, _CLUSTER)]
+
+    def look_up(row: Index, place: Index) -> I64:
+        found: I64 = table[row, place].astype(np.int64)
+        if not any(len(kind) for kind in kinds):
+            return found
+        masked = np.where(exists, table, np.uint32(0xFFFFFFFF)).reshape(len(table), -1, WARP).min(axis=2)
+        by_cta = masked.reshape(len(table), -1, pitch // WARP).min(axis=2)
+        warps, ctas, clusters = kinds
+        found[warps] = masked[row[warps], place[warps] // WARP]
+        found[ctas] = by_cta[row[ctas], place[ctas] // pitch]
+        if len(clusters):
+            cluster_of = np.zeros(by_cta.shape[1], np.intp)
+            cluster_of[members] = np.arange(len(members))[:, None]
+            least = by_cta[:, members].min(axis=2)
+            found[clusters] = least[row[clusters], cluster_of[place[clusters] // pitch]]
+        return found
+
+    return look_up

@@ -16,7 +16,7 @@ from oracle.ptxsim.errors import SimulationError
 from oracle.ptxsim.geometry import Geometry, Index
 from oracle.ptxsim.lanes import Lanes
 from oracle.ptxsim.mbarriers import BYTES
-from oracle.ptxsim.races import Report
+from oracle.ptxsim.races import Report, Span
 from oracle.ptxsim.shared import Shared
 from oracle.ptxsim.vectors import columns, gather, interleaved, part, runs, scatter
 
@@ -67,8 +67,11 @@ class DistantShared(Shared):
         own = self.geometry.rank.take(lanes.take(self.geometry.cta)).astype(np.uint32)
         return np.where(tag == 0, own, tag - np.uint32(1))
 
-    def elsewhere(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> Index:
-        """Return each lane's byte in the tile's shared memory, for addresses of ``.shared::cluster``."""
+    def elsewhere(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> tuple[Index, Span]:
+        """Return each lane's byte in the tile's shared memory, for addresses of ``.shared::cluster``.
+
+        And the bytes, of a CTA's, that all accesses are within.
+        """
         rank = self.ranks(lanes, address)
         bad = rank >= self.geometry.ctas_per_cluster
         if bad.any():
@@ -76,11 +79,11 @@ class DistantShared(Shared):
             count = self.geometry.ctas_per_cluster
             raise fault("absent CTA", f"CTA {rank[position]} of a cluster of {count}", position)
         relative: Array = (address & _INSIDE) - np.uint32(self.start)
-        self.check(relative, address, width, fault)
+        span = self.check(relative, address, width, fault)
         cta = self.peers[lanes.take(self.geometry.cta), rank]
         self._present(lanes, address, cta, rank, fault)
         offsets: Index = cta * self.pitch + relative
-        return offsets
+        return offsets, span
 
     def _present(self, lanes: Lanes, address: Array, cta: Index, rank: Array, fault: Fault) -> None:
         """Raise unless the CTAs are known to have started, and have not exited."""
@@ -128,7 +131,7 @@ class DistantShared(Shared):
     def load_distant(self, lanes: Lanes, address: Array, code: str, count: int, fault: Fault) -> list[Array]:
         """Load, from ``.shared::cluster``."""
         size = np.dtype(code).itemsize
-        offsets = self.elsewhere(lanes, address, size * count, fault)
+        offsets, _ = self.elsewhere(lanes, address, size * count, fault)
         self.tracker.distant_read(lanes, *self._cells(offsets, size * count), self.report(fault, lanes))
         self.touch(lanes, offsets)
         return columns(gather(self.view(code), part(offsets, size), count, True), count)
@@ -138,32 +141,39 @@ class DistantShared(Shared):
     ) -> None:
         """Store, to ``.shared::cluster``."""
         size, count = np.dtype(code).itemsize, len(values)
-        offsets = self.elsewhere(lanes, address, size * count, fault)
+        offsets, span = self.elsewhere(lanes, address, size * count, fault)
         cells = self._cells(offsets, size * count)
-        self.tracker.distant_write(lanes, *cells, self.report(fault, lanes), self.clocks.distant(lanes))
+        self.tracker.distant_write(lanes, *cells, self.report(fault, lanes), self.clocks.distant(lanes), span)
         self.touch(lanes, offsets)
         scatter(self.view(code), part(offsets, size), count, True, interleaved(values, lanes.n, code))
 
     def atomic_distant(self, lanes: Lanes, address: Array, code: str, fault: Fault) -> tuple[Array, Index]:
         """Check an atomic access of ``.shared::cluster``; return the data and each lane's element in it."""
         size = np.dtype(code).itemsize
-        offsets = self.elsewhere(lanes, address, size, fault)
+        offsets, span = self.elsewhere(lanes, address, size, fault)
         first, cells = self._cells(offsets, size)
         report, mark = self.report(fault, lanes), self.clocks.distant(lanes, atomic=True)
         self.tracker.written(first, cells, True, report)
-        self.tracker.distant_write(lanes, first, cells, report, mark, atomics=True)
+        self.tracker.distant_write(lanes, first, cells, report, mark, span, atomics=True)
         self.touch(lanes, offsets)
         return self.view(code), part(offsets, size)
 
     def bring(
-        self, lanes: Lanes, offsets: Index, size: int, keys: Index, reduction: bool, fault: Fault
+        self,
+        lanes: Lanes,
+        offsets: Index,
+        size: int,
+        span: Span,
+        keys: Index,
+        reduction: bool,
+        fault: Fault,
     ) -> None:
         """Note asynchronous stores of ``size`` bytes, or reductions, that mbarriers are told of."""
         first, cells = self._cells(offsets, size)
         report, mark = self.report(fault, lanes), self.clocks.mark(keys, reduction)
         if reduction:
             self.tracker.written(first, cells, True, report)
-        self.tracker.distant_write(lanes, first, cells, report, mark, atomics=reduction)
+        self.tracker.distant_write(lanes, first, cells, report, mark, span, atomics=reduction)
         self._issue(keys)
 
     def remark(self, offsets: Index, size: int, keys: Index, reduction: bool) -> None:
@@ -208,27 +218,35 @@ class DistantShared(Shared):
             ticks = self.clocks.stamp[index] >> np.uint32(self.clocks.bits)
             self._touches[index, self.geometry.rank[cta[others]]] = ticks
 
-    def leave(self, cta: int, lane: int) -> str:
-        """Note that a CTA's last thread, ``lane``, exits; return what is wrong with that, if anything."""
-        self.gone[cta] = True
-        geometry, clocks = self.geometry, self.clocks
+    def leave(self, ctas: Index) -> tuple[int, str] | None:
+        """Note that the last threads of CTAs exit; return a CTA and what is wrong with that, if anything."""
+        self.gone[ctas] = True
+        geometry = self.geometry
         for number, issued in self._issued.items():
-            seen = clocks.observed[number][cta * geometry.pitch : (cta + 1) * geometry.pitch].max()
-            if seen < issued[cta]:
-                return "a CTA exits that has not seen all asynchronous stores into its shared memory arrive"
-        if "_touches" not in self.__dict__:
-            return ""
+            seen = self.clocks.observed[number].reshape(-1, geometry.pitch).max(axis=1)
+            early = ctas[seen[ctas] < issued[ctas]]
+            if len(early):
+                detail = "a CTA exits that has not seen all asynchronous stores into its shared memory arrive"
+                return int(early[0]), detail
+        if "_touches" in self.__dict__:
+            for cta in ctas:
+                thread = self._still_there(int(cta))
+                if thread is not None:
+                    what = f"what thread {thread} does in its shared memory"
+                    return int(cta), f"a CTA exits, and nothing orders that after {what}"
+        return None
+
+    def _still_there(self, cta: int) -> int | None:
+        """Return a thread of another CTA of whose accesses of this CTA none of this CTA's threads knows."""
+        geometry, clocks = self.geometry, self.clocks
         lanes = clocks.roster[geometry.cluster_of[cta]]
         ticks = self._touches[lanes, geometry.rank[cta]]
         lanes, ticks = lanes[ticks > 0], ticks[ticks > 0]
         stamps = clocks.thread[lanes] | (ticks << np.uint32(clocks.bits))
         first = cta * geometry.pitch
-        for mine in (lane, *range(first, first + geometry.threads)):
+        for mine in range(first, first + geometry.threads):
             if not len(lanes):
-                return ""
+                return None
             bad = clocks.unordered(np.full(len(lanes), mine), stamps)
             lanes, stamps = lanes[bad], stamps[bad]
-        if not len(lanes):
-            return ""
-        thread = geometry.thread_in_grid(int(lanes[0]))
-        return f"a CTA exits, and nothing orders that after what thread {thread} does in its shared memory"
+        return geometry.thread_in_grid(int(lanes[0])) if len(lanes) else None

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from oracle.ptxsim.clocks import U32
+from oracle.ptxsim.clocks import U32, Bool
 from oracle.ptxsim.cluster_clocks import CLOSER, ClusterClocks
 from oracle.ptxsim.geometry import Index
 from oracle.ptxsim.lanes import Lanes
-from oracle.ptxsim.races import Read, Report, Span, Tracker
+from oracle.ptxsim.races import Read, Report, Span, Tracker, apart
 from oracle.ptxsim.vectors import gather, runs
 
 _PAST_LIMIT: Final = 256
@@ -32,6 +32,8 @@ class DistantTracker(Tracker):
         self._past_reader: U32 | None = None
         self._distant_reader: U32 | None = None
         self._closer = False
+        self._of_cta = True
+        self._per_cta = cells // clocks.geometry.ctas
 
     def _writes_ordered(self) -> bool:
         return not self._closer and super()._writes_ordered()
@@ -43,10 +45,16 @@ class DistantTracker(Tracker):
         super()._forget()
 
     def cluster_barrier_of_all(self) -> None:
-        """Forget the reads: a barrier of its cluster, which every thread has passed, orders them."""
-        self._log, self._past = [], []
-        self._past_reader = None
-        super()._forget()
+        """Forget the reads, if a barrier of its cluster orders them that every thread has passed."""
+        if self._last_read < int(np.minimum.reduce(self.clocks.cluster_base)) >> self.clocks.bits:
+            super()._forget()
+            self._past, self._past_reader = [], None
+
+    def _several_code(self, cells: Index) -> U32 | np.uint32:
+        """Return the code for several threads that read cells: of the cells' CTA, but for distant reads."""
+        if not self._of_cta:
+            return self.clocks.several
+        return self.clocks.several_in(cells // self._per_cta)
 
     def _settle_past(self) -> None:
         if self._past_reader is None:
@@ -54,16 +62,22 @@ class DistantTracker(Tracker):
         self._note(self._past_reader, self._past, one_cta=False)
         self._past = []
 
-    def _touched(self, cells: Index) -> bool:
+    def _touched(self, cells: Index, span: Span) -> bool:
         """Return whether a read that is still to be worked off may have touched one of the cells."""
-        if not self._past and not self._log:
+        reads = [read for read in (*self._past, *self._log) if not apart(read.span, span)]
+        if not reads:
             return False
         wanted = np.zeros(len(self.writer), np.bool_)
         wanted[cells] = True
         return any(
             wanted[read.first].any() if read.length == 1 else wanted[runs(read.first, read.length)].any()
-            for read in (*self._past, *self._log)
+            for read in reads
         )
+
+    def _late(self, lanes: Lanes, count: int, old: U32, late: Bool) -> Index:
+        if self._closer and (old[late] >= CLOSER).any():
+            late = late & ~self.clocks.obviously(lanes, count, old)
+        return super()._late(lanes, count, old, late)
 
     def _distant(self, lanes: Lanes, count: int, old: U32) -> Index:
         """Return the places in ``old`` that are not ordered before the lanes' access, whoever's they are."""
@@ -80,7 +94,9 @@ class DistantTracker(Tracker):
         if self._distant_reader is None:
             self._distant_reader = np.zeros(len(self.writer), np.uint32)
         read = Read(lanes, first, count, True, None, 1, self.clocks.stamp, self.clocks.cluster_base)
+        self._of_cta = False
         self._note(self._distant_reader, [read], one_cta=True)
+        self._of_cta = True
 
     def write(
         self,
@@ -108,7 +124,14 @@ class DistantTracker(Tracker):
                 raise self._race(first, count, old, int(places[0]), "write of what was read by {}", report)
 
     def distant_write(
-        self, lanes: Lanes, first: Index, count: int, report: Report, mark: U32, atomics: bool = False
+        self,
+        lanes: Lanes,
+        first: Index,
+        count: int,
+        report: Report,
+        mark: U32,
+        span: Span,
+        atomics: bool = False,
     ) -> None:
         """Note a write through ``.shared::cluster``, or of an asynchronous store or reduction.
 
@@ -125,7 +148,7 @@ class DistantTracker(Tracker):
             places = places[~alike]
         if len(places):
             raise self._race(first, count, old, int(places[0]), "write of what was written by {}", report)
-        if self._touched(cells):
+        if self._touched(cells, span):
             # The own CTA's log stays as it is: what is noted twice does no harm.
             self._past += self._log
             self._settle_past()

@@ -111,7 +111,7 @@ class Distributed(Tile):
         if space == "shared":
             offsets = self.shared.offsets(lanes, address, BYTES, fault)
         else:
-            offsets = self.distant.elsewhere(lanes, address, BYTES, fault)
+            offsets, _ = self.distant.elsewhere(lanes, address, BYTES, fault)
         cta = offsets // self.shared.pitch
         return cta, offsets - cta * self.shared.pitch, address
 
@@ -128,6 +128,14 @@ class Distributed(Tile):
             detail = f"nothing orders this after the initialisation of the mbarrier by thread {maker}"
             raise fault("mbarrier", detail, position)
         return keys, fault
+
+    def _own(self, lanes: Lanes, cta: Index, fault: Fault) -> None:
+        """Raise unless the mbarriers are of the lanes' own CTAs."""
+        other = cta != lanes.take(self.geometry.cta)
+        if other.any():
+            raise fault(
+                "mbarrier", "an mbarrier of another CTA only takes arrivals", int(np.flatnonzero(other)[0])
+            )
 
     def _touch(self, lanes: Lanes, keys: Index) -> None:
         """Note uses of mbarriers that may be of other CTAs."""
@@ -156,6 +164,7 @@ class Distributed(Tile):
             return
         cta, place, address = self._objects(index, lanes, base, offset, space)
         fault = self._named(index, lanes, place, address)
+        self._own(lanes, cta, fault)
         keys = self.mbarriers.init(cta, place, self._counts(lanes, count), fault)
         self.distant.own(lanes, cta * self.shared.pitch + place, self._fault(index, lanes))
         self.cluster_clocks.know(len(self.mbarriers.places))
@@ -166,7 +175,8 @@ class Distributed(Tile):
     def mbarrier_inval(self, index: int, lanes: Lanes, base: Array, offset: int, space: str) -> None:
         """``mbarrier.inval``."""
         if lanes.n:
-            keys, _ = self._keys(index, lanes, base, offset, space)
+            keys, fault = self._keys(index, lanes, base, offset, space)
+            self._own(lanes, keys % self.geometry.ctas, fault)
             self.mbarriers.invalidate(keys)
             place = np.array(self.mbarriers.places)[keys // self.geometry.ctas]
             self.distant.disown(keys % self.geometry.ctas * self.shared.pitch + place)
@@ -229,6 +239,7 @@ class Distributed(Tile):
     ) -> Array:
         """``mbarrier.test_wait`` and ``.try_wait``: whether each lane's phase is complete."""
         keys, fault = self._keys(index, lanes, base, offset, space)
+        self._own(lanes, keys % self.geometry.ctas, fault)
         wanted = np.broadcast_to(lanes.pick(operand), lanes.n)
         self.tested = self.mbarriers.test(keys, wanted, parity, fault)
         self._waited[lanes.index] = keys
@@ -271,13 +282,13 @@ class Distributed(Tile):
         fault = self._fault(index, lanes)
         address = self._window(index, lanes, base, offset, space)
         size = np.dtype(code).itemsize * len(values)
-        offsets = self.distant.elsewhere(lanes, address, size, fault)
+        offsets, span = self.distant.elsewhere(lanes, address, size, fault)
         keys, named = self._keys(index, lanes, bar, bar_offset, space)
         apart = offsets // self.shared.pitch != keys % self.geometry.ctas
         if apart.any():
             position = int(np.flatnonzero(apart)[0])
             raise named("mbarrier", "the mbarrier is in another CTA than the destination", position)
-        self.distant.bring(lanes, offsets, size, keys, bool(name), fault)
+        self.distant.bring(lanes, offsets, size, span, keys, bool(name), fault)
         self.cluster_clocks.contribute(lanes, keys)
         picked = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
         late = None if self.order.late is None else lanes.take(self.order.late)
@@ -323,30 +334,44 @@ class Distributed(Tile):
 
     def fence_init(self, lanes: Lanes) -> None:
         """``fence.mbarrier_init.release.cluster``."""
-        self.mbarriers.fenced |= np.isin(self.mbarriers.maker, lanes.index)
+        fencing = np.zeros(self.geometry.size, np.bool_)
+        fencing[lanes.index] = True
+        self.mbarriers.fenced |= fencing[self.mbarriers.maker]
 
     def fence_cluster(self, lanes: Lanes) -> None:
         """Note a fence of the cluster's scope or a wider one."""
         if self.program.clustered and lanes.n:
             self.cluster_clocks.fence(lanes)
 
+    def cluster_passed(self, lanes: Lanes) -> None:
+        """Note that ``barrier.cluster.wait`` has let lanes go."""
+        self.cluster_clocks.cluster_pass(lanes)
+        if lanes.rows is None:
+            self.distant.tracker.cluster_barrier_of_all()
+
     def leave(self, index: int, lanes: Lanes, alive: npt.NDArray[np.bool_]) -> None:
         """Note that lanes have exited; whole CTAs may have by that."""
-        ctas = np.unique(lanes.take(self.geometry.cta))
-        living = np.add.reduceat(alive.astype(np.intp), np.arange(0, self.geometry.size, self.geometry.pitch))
-        ctas = ctas[living[ctas] == 0]
-        while len(ctas) and self.deliver_late():
+        alive_in = alive.reshape(-1, self.geometry.pitch).any(axis=1)
+        exiting = np.zeros(self.geometry.ctas, np.bool_)
+        exiting[lanes.take(self.geometry.cta)] = True
+        ctas = np.flatnonzero(exiting & ~alive_in)
+        if not len(ctas):
+            return
+        while self.deliver_late():
             pass
-        for cta in ctas:
-            lane = int(lanes.index[lanes.take(self.geometry.cta) == cta][-1])
-            problem = self.distant.leave(int(cta), lane)
-            if problem:
-                raise self.error("absent CTA", problem, index, lane)
-            for key in self.mbarriers.unfinished(int(cta)):
-                place = self.mbarriers.name(key)
-                name, address = self.program.shared_name(place), self.program.shared_start + place
-                detail = f"a CTA exits with an mbarrier whose {self.mbarriers.lacks(key)}"
-                raise self.error("mbarrier", detail, index, lane, address, name)
+        if problem := self.distant.leave(ctas):
+            raise self.error("absent CTA", problem[1], index, self._last(lanes, problem[0]))
+        key = self.mbarriers.unfinished(exiting & ~alive_in)
+        if key is not None:
+            place = self.mbarriers.name(key)
+            name, address = self.program.shared_name(place), self.program.shared_start + place
+            detail = f"a CTA exits with an mbarrier whose {self.mbarriers.lacks(key)}"
+            lane = self._last(lanes, key % self.geometry.ctas)
+            raise self.error("mbarrier", detail, index, lane, address, name)
+
+    def _last(self, lanes: Lanes, cta: int) -> int:
+        """Return the last of some lanes that is of a CTA."""
+        return int(lanes.index[lanes.take(self.geometry.cta) == cta][-1])
 
 
 @dataclass

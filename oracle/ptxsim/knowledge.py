@@ -6,12 +6,13 @@
   phase counts, before what a thread does that has seen the phase complete; a barrier after that passes it on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from oracle.ptxsim.arrivals import KEPT, Arrivals
 from oracle.ptxsim.clocks import U32, Bool, Clocks, Word
 from oracle.ptxsim.geometry import WARP, Geometry, Index
 from oracle.ptxsim.lanes import Lanes
@@ -21,40 +22,8 @@ I64 = npt.NDArray[np.int64]
 MBARRIERS: Final = 64
 """Mbarriers of a CTA that are told apart."""
 
-KEPT: Final = 4
-"""Of so many phases of an mbarrier it is known who arrived at them."""
-
-
 _SHARED_FIRST: Final = 4
 """Where what a thread has seen of mbarriers stands among what a barrier passes on."""
-
-
-class Arrivals:
-    """Who has arrived at one mbarrier of each CTA: for every phase up to now, and for the last complete ones.
-
-    Attributes
-    ----------
-    now, kept
-        uint32 ``[ctas, threads of a cluster]``: accesses with a smaller tick happened before.
-    started, kept_started
-        uint32 ``[ctas]``: the CTAs that must have started.
-    phase
-        int64 ``[ctas]``: complete phases.
-    """
-
-    def __init__(self, ctas: int, threads: int) -> None:
-        self.now: U32 = np.zeros((ctas, threads), np.uint32)
-        self.kept: U32 = np.zeros((KEPT, ctas, threads), np.uint32)
-        self.started: U32 = np.zeros(ctas, np.uint32)
-        self.kept_started: U32 = np.zeros((KEPT, ctas), np.uint32)
-        self.phase: I64 = np.zeros(ctas, np.int64)
-
-    def complete(self, ctas: Index) -> None:
-        """Note that the phase of these CTAs' mbarrier is complete."""
-        slot = self.phase[ctas] % KEPT
-        self.kept[slot, ctas] = self.now[ctas]
-        self.kept_started[slot, ctas] = self.started[ctas]
-        self.phase[ctas] += 1
 
 
 class Knowledge(Clocks):
@@ -99,6 +68,9 @@ class Knowledge(Clocks):
         self._releasing: U32 = np.zeros(size, np.uint32)
         self._meeting: U32 = np.zeros(size, np.uint32)
         self._generation: I64 = np.zeros(len(geometry.members), np.int64)
+        # The least of those ticks of a CTA's threads, as stamps.
+        self._floor_released: U32 = np.zeros(geometry.ctas, np.uint32)
+        self._floor_met: U32 = np.zeros(geometry.ctas, np.uint32)
         self.observed: list[I64] = []
         self._saw: list[U32] = []
         self._arrivals: list[Arrivals] = []
@@ -120,35 +92,43 @@ class Knowledge(Clocks):
 
     def cluster_complete(self, done: Bool, come: Bool) -> None:
         """Note that barriers of clusters are complete: ``done`` by cluster, ``come`` by lane."""
+        odd = self._generation % 2 == 1
         for parity in (0, 1):
-            clusters = np.flatnonzero(done & (self._generation % 2 == parity))
-            if not len(clusters):
+            clusters = done & (odd == bool(parity))
+            if not clusters.any():
                 continue
-            lanes = self.roster[clusters]
+            mine = clusters.take(self.cluster)
             for kept, new in ((self._released, self._releasing), (self._met, self._meeting)):
-                last = kept[1 - parity, lanes]
-                kept[parity, lanes] = np.where(come[lanes], np.maximum(new[lanes], last), last)
+                last = kept[1 - parity]
+                ticks = np.where(come, np.maximum(new, last), last)
+                kept[parity] = ticks if clusters.all() else np.where(mine, ticks, kept[parity])
+            self._floor_released = self._floor(self._released[parity], clusters, self._floor_released)
+            self._floor_met = self._floor(self._met[parity], clusters, self._floor_met)
         self._generation[done] += 1
+
+    def _floor(self, ticks: U32, clusters: Bool, floor: U32) -> U32:
+        """Return the least ticks of the CTAs of some clusters, as stamps; of the others what they were."""
+        geometry = self.geometry
+        if not geometry.whole:
+            ticks = np.where(geometry.exists, ticks, np.uint32((1 << self.bits_of_tick) - 1))
+        least = ticks.reshape(-1, geometry.pitch).min(axis=1) << np.uint32(self.bits)
+        return least if clusters.all() else np.where(clusters[geometry.cluster_of], least, floor)
 
     def cluster_pass(self, lanes: Lanes) -> None:
         """Note that ``barrier.cluster.wait`` has let lanes go."""
-        cluster = lanes.take(self.cluster)
+        geometry, cta = self.geometry, lanes.take(self.geometry.cta)
         self._fresh = self._fresh or lanes.rows is not None
-        self.passed = lanes.put(self.passed, self._generation[cluster])
+        self.passed = lanes.put(self.passed, self._generation.take(lanes.take(self.cluster)))
         self.started = lanes.put(self.started, np.full(lanes.n, self.all_started, np.uint32))
-        released, met = self._floors(self._released), self._floors(self._met)
-        self.cluster_base = lanes.put(self.cluster_base, released.min(axis=1)[cluster])
-        self.met_base = lanes.put(self.met_base, met.min(axis=1)[cluster])
-        own = released[cluster, self.geometry.rank[lanes.take(self.geometry.cta)]]
+        released, met = (
+            floor[geometry.members].min(axis=1)[geometry.cluster_of]
+            for floor in (self._floor_released, self._floor_met)
+        )
+        self.cluster_base = lanes.put(self.cluster_base, released.take(cta))
+        self.met_base = lanes.put(self.met_base, met.take(cta))
+        own = self._floor_released.take(cta)
         self.base = lanes.put(self.base, np.maximum(lanes.take(self.base), own))
         self.oldest = int(np.minimum.reduce(self.base)) >> self.bits
-
-    def _floors(self, table: U32) -> U32:
-        """Return the stamps before which the cluster's barrier orders all of a CTA, by cluster and rank."""
-        ticks = table[((self._generation - 1) % 2)[:, None], self.roster]
-        everyone = np.where(self.geometry.exists[self.roster], ticks, np.uint32((1 << self.bits_of_tick) - 1))
-        by_cta = everyone.reshape(len(everyone), self.geometry.ctas_per_cluster, -1).min(axis=2)
-        return np.asarray(by_cta << np.uint32(self.bits))
 
     # Mbarriers.
 
@@ -166,43 +146,60 @@ class Knowledge(Clocks):
         """Return how many phases of each CTA's mbarrier at a place are complete."""
         return self._arrivals[place].phase
 
-    def arrive(self, lanes: Lanes, keys: Index) -> None:
-        """Note releasing arrivals at mbarriers; a key is place times CTAs, plus CTA."""
-        geometry = self.geometry
-        source = lanes.take(geometry.cta)
-        target, place = keys % geometry.ctas, keys // geometry.ctas
+    def _by_place(self, lanes: Lanes, keys: Index) -> Iterator[tuple[int, Index, Index]]:
+        """Split lanes by the place of their mbarrier: its number, the lanes, and the CTAs of the mbarriers.
+
+        A key is the number of the place times CTAs, plus CTA.
+        """
+        if len(self._arrivals) == 1:
+            yield 0, lanes.index, keys
+            return
+        place = keys // self.geometry.ctas
         for number in np.unique(place):
-            arrivals = self._arrivals[number]
             mine = np.flatnonzero(place == number)
-            np.bitwise_or.at(arrivals.started, target[mine], self.started[lanes.index[mine]])
-            for rank in range(geometry.ctas_per_cluster):
-                group = mine[geometry.rank[source[mine]] == rank]
-                if len(group):
-                    self._leave(arrivals, lanes.index[group], source[group], target[group])
+            yield int(number), lanes.index.take(mine), keys.take(mine) - number * self.geometry.ctas
+
+    def arrive(self, lanes: Lanes, keys: Index) -> None:
+        """Note releasing arrivals at mbarriers."""
+        for number, index, target in self._by_place(lanes, keys):
+            arrivals = self._arrivals[number]
+            np.bitwise_or.at(arrivals.started, target, self.started[index])
+            source = self.geometry.cta[index]
+            # Lanes that arrive at one target from different CTAs have their turns.
+            turn = self.geometry.rank[source] - self.geometry.rank[target]
+            for one in (turn[0],) if (turn == turn[0]).all() else np.unique(turn):
+                group = turn == one
+                self._leave(arrivals, index[group], source[group], target[group])
             now = arrivals.now.reshape(-1)
-            seats = target[mine] * self.roster.shape[1] + self.seat[lanes.index[mine]]
-            ticks = (self.stamp[lanes.index[mine]] >> np.uint32(self.bits)) + np.uint32(1)
+            seats = target * self.roster.shape[1] + self.seat[index]
+            ticks = (self.stamp[index] >> np.uint32(self.bits)) + np.uint32(1)
             now[seats] = np.maximum(now[seats], ticks)
         self._advance(lanes)
 
     def _leave(self, arrivals: Arrivals, index: Index, source: Index, target: Index) -> None:
         """Leave what lanes know of others; all lanes that arrive at one target are of one CTA."""
         geometry = self.geometry
-        targets, group = np.unique(target, return_inverse=True)
-        sources = np.zeros(len(targets), np.intp)
+        if len(target) == 1 or (target[1:] > target[:-1]).all():
+            targets, group = target, np.arange(len(target))
+        else:
+            targets, group = np.unique(target, return_inverse=True)
+        many = len(targets)
+        sources = np.zeros(many, np.intp)
         sources[group] = source
-        base, passed = np.zeros(len(targets), np.uint32), np.zeros(len(targets), np.int64)
+        base, passed = np.zeros(many, np.uint32), np.zeros(many, np.int64)
         np.maximum.at(base, group, self.base[index])
         np.maximum.at(passed, group, self.passed[index])
         rows = arrivals.now[targets]
-        first = int(geometry.rank[sources[0]]) * geometry.pitch
-        part = rows[:, first : first + geometry.pitch]
-        np.maximum(part, base[:, None] >> np.uint32(self.bits), out=part)
-        self._leave_warps(part, index, group)
-        known = self._released[((passed - 1) % 2)[:, None], self.roster[geometry.cluster_of[targets]]]
-        rows = np.maximum(rows, np.where(passed[:, None] > 0, known, np.uint32(0)))
+        by_cta = rows.reshape(many, -1, geometry.pitch)
+        one, rank = np.arange(many), geometry.rank[sources]
+        own = np.maximum(by_cta[one, rank], base[:, None] >> np.uint32(self.bits))
+        self._leave_warps(own, index, group)
+        by_cta[one, rank] = own
+        if passed.any():
+            known = self._released[((passed - 1) % 2)[:, None], self.roster[geometry.cluster_of[targets]]]
+            rows = np.maximum(rows, np.where(passed[:, None] > 0, known, np.uint32(0)))
         for observed, other in zip(self.observed, self._arrivals, strict=True):
-            seen = np.zeros(len(targets), np.int64)
+            seen = np.zeros(many, np.int64)
             np.maximum.at(seen, group, observed[index])
             if seen.any():
                 heard = other.kept[(seen - 1) % KEPT, sources]
@@ -210,46 +207,43 @@ class Knowledge(Clocks):
                 rows = np.maximum(rows, np.where(recent[:, None], heard, np.uint32(0)))
         arrivals.now[targets] = rows
 
-    def _leave_warps(self, part: U32, index: Index, group: Index) -> None:
-        """Leave what lanes know by barriers of their warps and of part of their CTA: ``part`` by thread."""
+    def _leave_warps(self, own: U32, index: Index, group: Index) -> None:
+        """Leave what lanes know by barriers of their warps and of part of their CTA: ``own`` by thread."""
         geometry = self.geometry
-        pair = np.unique(group * (geometry.size // WARP) + index // WARP)
-        row, warp = pair // (geometry.size // WARP), pair % (geometry.size // WARP)
+        per_tile = geometry.size // WARP
+        pair = group * per_tile + index // WARP
+        if not (pair[1:] > pair[:-1]).all():
+            pair = np.unique(pair)
+        row, warp = pair // per_tile, pair % per_tile
         ticks = self._mate_base.reshape(-1, WARP)[warp].max(axis=1) >> np.uint32(self.bits)
-        own = warp % (geometry.pitch // WARP)
-        by_warp = part.reshape(len(part), -1, WARP)
-        by_warp[row, own] = np.maximum(by_warp[row, own], ticks[:, None])
+        mine = warp % (geometry.pitch // WARP)
+        by_warp = own.reshape(len(own), -1, WARP)
+        by_warp[row, mine] = np.maximum(by_warp[row, mine], ticks[:, None])
         if self._known is not None:
-            known = self._known[geometry.cta[warp * WARP], own]
+            known = self._known[geometry.cta[warp * WARP], mine]
             for one, ticks_known in zip(row, known, strict=True):
                 late = np.where(ticks_known > 0, ticks_known + 1, 0).astype(np.uint32)
                 np.maximum(by_warp[one], late[:, None], out=by_warp[one])
 
     def contribute(self, lanes: Lanes, keys: Index) -> None:
         """Note asynchronous stores: whoever sees their phase complete knows that the storing CTAs started."""
-        target, place = keys % self.geometry.ctas, keys // self.geometry.ctas
-        for number in np.unique(place):
-            mine = place == number
-            np.bitwise_or.at(self._arrivals[number].started, target[mine], lanes.take(self.started)[mine])
+        for number, index, target in self._by_place(lanes, keys):
+            np.bitwise_or.at(self._arrivals[number].started, target, self.started[index])
 
     def complete(self, keys: Index) -> None:
         """Note complete phases."""
-        target, place = keys % self.geometry.ctas, keys // self.geometry.ctas
-        for number in np.unique(place):
-            self._arrivals[number].complete(target[place == number])
+        number = keys // self.geometry.ctas
+        for one in np.unique(number):
+            self._arrivals[one].complete(keys[number == one] - one * self.geometry.ctas)
 
     def observe(self, lanes: Lanes, keys: Index) -> None:
         """Note that lanes have seen the last phase of their mbarriers complete."""
-        target, place = keys % self.geometry.ctas, keys // self.geometry.ctas
-        for number in np.unique(place):
-            mine = place == number
-            index, cta = lanes.index[mine], target[mine]
+        for number, index, target in self._by_place(lanes, keys):
             arrivals = self._arrivals[number]
-            phase = arrivals.phase[cta]
-            self.observed[number][index] = phase
-            self._saw[number][index] = self.stamp[index]
-            started = arrivals.kept_started[(phase - 1) % KEPT, cta]
-            self.started[index] |= started
+            self.observed[number][index] = arrivals.phase.take(target)
+            self._saw[number][index] = self.stamp.take(index)
+            by_cta = arrivals.kept_started[(arrivals.phase - 1) % KEPT, np.arange(len(arrivals.phase))]
+            self.started[index] |= by_cta.take(target)
         self._fresh = True
 
     # Barriers pass on what some of their threads have seen.

@@ -54,14 +54,17 @@ class Mbarriers:
 
     def keys(self, cta: Keys, place: Keys, fault: Fault) -> Keys:
         """Return the keys of objects that are initialised."""
-        numbers = np.full(len(cta), -1, np.intp)
-        for number, known in enumerate(self.places):
-            numbers[place == known] = number
-        keys = numbers * self.ctas + cta
-        missing = numbers < 0
-        missing[~missing] = ~self.valid[keys[~missing]]
-        if missing.any():
-            raise fault("mbarrier", "no mbarrier is initialised there", int(np.flatnonzero(missing)[0]))
+        if len(self.places) == 1:
+            keys, there = cta, place == self.places[0]
+        else:
+            numbers = np.full(len(cta), -1, np.intp)
+            for number, known in enumerate(self.places):
+                numbers[place == known] = number
+            keys, there = numbers * self.ctas + cta, numbers >= 0
+        if there.all():
+            there = self.valid.take(keys)
+        if not there.all():
+            raise fault("mbarrier", "no mbarrier is initialised there", int(np.flatnonzero(~there)[0]))
         return keys
 
     def name(self, key: int) -> int:
@@ -172,11 +175,14 @@ class Mbarriers:
         self.seen[keys[done]] = True
         return np.asarray(done)
 
-    def unfinished(self, cta: int) -> list[int]:
-        """Return the keys of a CTA's objects for which bytes have still to come, or have come too early."""
-        keys = np.arange(cta, len(self.tx), self.ctas)
-        return [int(key) for key in keys[self.valid[keys] & (self.tx[keys] != 0)]]
+    def unfinished(self, ctas: npt.NDArray[np.bool_]) -> int | None:
+        """Return the key of an object of some CTAs for which bytes have still to come, or came too early."""
+        keys = np.flatnonzero(self.valid & (self.tx != 0))
+        keys = keys[ctas[keys % self.ctas]]
+        return int(keys[0]) if len(keys) else None
 
     def lacks(self, key: int) -> str:
         """Say in words what the present phase of an object lacks."""
-        return f"phase {self.phase[key]} lacks {self.pending[key]} arrivals and {self.tx[key]} bytes"
+        size = int(self.tx[key])
+        tx = f"lacks {size} bytes" if size >= 0 else f"has had {-size} bytes too many"
+        return f"phase {self.phase[key]} lacks {self.pending[key]} of {self.expected[key]} arrivals and {tx}"

@@ -234,7 +234,7 @@ class Tracker:
 
     def _was_read(self, first: Index, count: int, aligned: bool, span: Span | None) -> bool:
         """Return whether a logged read may have touched one of the cells."""
-        if all(_apart(read.span, span) for read in self._log):
+        if all(apart(read.span, span) for read in self._log):
             return False
         if self._marks is None:
             self._marks = np.zeros(len(self.writer), np.bool_)
@@ -273,6 +273,10 @@ class Tracker:
                 before = np.where(recent, old, stamp)
                 self._several(reader, cells[where], stamp[where], left[where], before[where])
 
+    def _several_code(self, cells: Index) -> U32 | np.uint32:
+        """Return the code for several threads that read cells."""
+        return self.clocks.several
+
     def _several(self, reader: U32, cells: Index, stamp: U32, left: U32, old: U32) -> None:
         """Mark cells read by several threads: ``stamp`` and ``left`` now, ``old`` before."""
         clocks = self.clocks
@@ -282,9 +286,9 @@ class Tracker:
         reader[cells] = mark
         differ |= reader.take(cells) != mark
         if np.count_nonzero(differ):
-            reader[cells[differ]] = (tick | clocks.several)[differ]
+            reader[cells[differ]] = tick[differ] | self._several_code(cells[differ])
 
 
-def _apart(one: Span | None, other: Span | None) -> bool:
+def apart(one: Span | None, other: Span | None) -> bool:
     """Return whether two accesses are known to have no byte in common."""
     return one is not None and other is not None and (one[1] < other[0] or other[1] < one[0])

@@ -260,21 +260,21 @@ class Scheduler:
 
     def _wake(self) -> None:
         """Test again where a phase has been completed since; if nobody can run, do what can wait no more."""
-        completions = self.machine.mbarriers.completions
-        while completions == self._completions and not self._order:
-            if not self.machine.deliver_late():
+        while self._parked:
+            completions = self.machine.mbarriers.completions
+            if completions != self._completions:
+                self._completions, self._polls = completions, 0
+                parked: dict[int, list[Lanes]] = {}
+                for index, lanes in self._parked:
+                    parked.setdefault(index, []).append(lanes)
+                self._parked = []
+                for index, parts in parked.items():
+                    self._test(index, union(self.geometry, parts))
+            elif self._order:
+                return
+            elif not self.machine.deliver_late():
                 self._give_up()
                 return
-            completions = self.machine.mbarriers.completions
-        if completions == self._completions:
-            return
-        self._completions, self._polls = completions, 0
-        parked: dict[int, list[Lanes]] = {}
-        for index, lanes in self._parked:
-            parked.setdefault(index, []).append(lanes)
-        self._parked = []
-        for index, parts in parked.items():
-            self._test(index, union(self.geometry, parts))
 
     def _give_up(self) -> None:
         """Let those go on who only asked, and were told no; at some time that counts as endless."""

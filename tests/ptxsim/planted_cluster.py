@@ -136,8 +136,8 @@ MBARRIERS = {
     ),
     "bytes that never come": (
         (NAMES + INIT + "bar.sync 0;", "@%p5 mbarrier.expect_tx.shared.b64 [bar], 16;"),
-        "mbarrier: a CTA exits with an mbarrier whose phase 0 lacks 1 arrivals and 16 bytes; thread 63, "
-        "address 0x508 (bar+0x0); PTX line 24: ret (planted/kernel.py:101)",
+        "mbarrier: a CTA exits with an mbarrier whose phase 0 lacks 1 of 1 arrivals and lacks 16 bytes; "
+        "thread 63, address 0x508 (bar+0x0); PTX line 24: ret (planted/kernel.py:101)",
     ),
     "more arrivals than expected": (
         (NAMES + INIT + "bar.sync 0;", "mbarrier.arrive.shared.b64 _, [bar];"),
@@ -188,13 +188,15 @@ MBARRIERS = {
 WAITS = {
     "a phase that lacks bytes": (
         (NAMES + INIT + EXPECT + "bar.sync 0;", WAIT),
-        "deadlock: waits for an mbarrier whose phase 0 lacks 0 arrivals and 4 bytes; thread 0, address 0x508 "
-        "(bar+0x0); PTX line 23: mbarrier.try_wait.parity.shared.b64 %p6, [bar], 0 (planted/kernel.py:101)",
+        "deadlock: waits for an mbarrier whose phase 0 lacks 0 of 1 arrivals and lacks 4 bytes; "
+        "thread 0, address 0x508 (bar+0x0); PTX line 23: mbarrier.try_wait.parity.shared.b64 %p6, [bar], 0 "
+        "(planted/kernel.py:101)",
     ),
     "a phase that lacks arrivals, asked for again and again": (
         (NAMES + INIT + "bar.sync 0;", WAIT.replace("try", "test")),
-        "deadlock: waits for an mbarrier whose phase 0 lacks 1 arrivals and 0 bytes; thread 0, address 0x508 "
-        "(bar+0x0); PTX line 23: mbarrier.test_wait.parity.shared.b64 %p6, [bar], 0 (planted/kernel.py:101)",
+        "deadlock: waits for an mbarrier whose phase 0 lacks 1 of 1 arrivals and lacks 0 bytes; "
+        "thread 0, address 0x508 (bar+0x0); PTX line 23: mbarrier.test_wait.parity.shared.b64 %p6, [bar], 0 "
+        "(planted/kernel.py:101)",
     ),
     "a CTA that does not come to the cluster's barrier": (
         (

@@ -26,6 +26,9 @@ def kernel(body, params=""):
         "setp.lo.s32 %p1, %r1, %r2",
         "add.s32.L1::evict_last %r1, %r2, %r3",
         "cp.async.bulk.wait_all",
+        "mbarrier.arrive.noComplete.shared.b64 %rd1, [%r1], 1",
+        "mapa.u32 %r1, %r2, 1",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b64 [%r1], {%rd1, %rd1, %rd1, %rd1}, [%r2]",
         "add.s128 %r1, %r2, %r3",
     ],
 )
@@ -125,6 +128,21 @@ def test_a_branch_back_to_a_label_in_a_scope(run):
     { LOOP: add.s32 %n, %n, 2; setp.lt.u32 %p, %n, %thread; @%p bra.uni LOOP; }
     cvt.u64.u32 %out0, %n;"""
     assert (run(body)[0][0] == [max(2, t + t % 2) for t in range(32)]).all()
+
+
+def test_labels_of_scopes_are_each_their_own(run):
+    wait = "{ AGAIN: add.u32 %n, %n, 3; setp.lt.u32 %p, %n, STOP; @%p bra AGAIN; bra DONE; DONE: }"
+    body = ".reg .b32 %n; .reg .pred %p; mov.u32 %n, %thread; bra DONE; AGAIN: trap; DONE:"
+    body += wait.replace("STOP", "40") + wait.replace("STOP", "90") + "cvt.u64.u32 %out0, %n;"
+    expected = [t + 3 * -(-(90 - t) // 3) for t in range(32)]
+    assert (run(body)[0][0] == expected).all()
+
+
+def test_a_label_of_a_scope_is_unknown_outside_and_is_defined_once():
+    with pytest.raises(ptxsim.PtxError, match="unknown label INNER"):
+        ptxsim.parse(kernel("{ INNER: } bra INNER;"))
+    with pytest.raises(ptxsim.PtxError, match="a label is defined twice"):
+        ptxsim.parse(kernel("{ INNER: add.s32 %r1, %r1, 1; INNER: }"))
 
 
 def test_offsets_may_be_written_with_plus_minus_and_spaces(run):
