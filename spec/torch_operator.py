@@ -68,7 +68,6 @@ def _register() -> None:
     # The kernels take rows by their stride: what a compiler hands over must lie as it was described.
     library.define(name + SCHEMA, tags=(torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag))
     library.impl(name, run, "CompositeExplicitAutograd")  # on any device: `route` says which it takes
-    library.impl(name, torch.library.fallthrough_kernel, "Autograd")  # data are read, no graph is recorded
     torch.library.register_fake(NAME, _check, lib=library)
     _offered.library = library  # the registration lives as long as this object
 

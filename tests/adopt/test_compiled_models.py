@@ -23,8 +23,8 @@ class Router(nn.Module):
 
     def forward(self, hidden, metadata):
         logits = self.gate(hidden)
-        ids = torch.empty(len(hidden), 8, dtype=torch.int32)
-        weights = torch.empty(len(hidden), 8)
+        ids = torch.empty(hidden.shape[0], 8, dtype=torch.int32)
+        weights = torch.empty(hidden.shape[0], 8)
         self.route(
             logits, self.bias, ids, weights, scale=2.5, metadata=metadata, local_expert_offset=16,
             num_local_experts=64, tile_n=self.tile, early_dependents=True,
@@ -108,8 +108,8 @@ class Extern(Router):
 
     def forward(self, hidden, metadata):
         logits = self.gate(hidden)
-        ids = torch.empty(len(hidden), 8, dtype=torch.int32)
-        weights = torch.empty(len(hidden), 8)
+        ids = torch.empty(hidden.shape[0], 8, dtype=torch.int32)
+        weights = torch.empty(hidden.shape[0], 8)
         self.route(logits, self.bias, ids, weights, 2.5, True, metadata, 16, 64, self.tile)
         return ids.topk(3).values, weights @ self.gate.weight[:8], metadata.topk(5).values, logits
 
@@ -148,6 +148,20 @@ def test_a_call_outside_the_contract_does_not_compile(router, metadata):
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r"logits must have shape \[b, 256\], 1 <= b <= 8, not \[9, 256\]"):
         compiled(torch.randn(9, 32), metadata)
+
+
+def test_the_operator_is_exported_for_any_batch_size(door, metadata):
+    router = Router(torch.ops.musespark_routing.route, 8)
+    batch = torch.export.Dim("b", min=2, max=8)
+    shapes = {"hidden": {0: batch}, "metadata": None}
+    exported = torch.export.export(router, (torch.randn(3, 32), metadata), dynamic_shapes=shapes)
+    called = [node for node in exported.graph.nodes if "musespark_routing" in str(node.target)]
+    assert len(called) == 1
+    with torch.no_grad():
+        for b in (2, 8):
+            hidden, right, tested = torch.randn(b, 32), metadata.clone(), metadata.clone()
+            assert bits(exported.module()(hidden, tested)) == bits(router(hidden, right))
+            assert torch.equal(tested, right)
 
 
 def test_a_view_of_a_larger_buffer_is_written_in_place(router, door):

@@ -79,6 +79,11 @@ def test_the_schema_is_the_signature_of_every_backends_route(door, backend):
     assert not schema.returns
 
 
+def test_a_compiler_is_told_to_leave_strides_and_that_it_may_compile(door):
+    tags = torch.ops.musespark_routing.route.default.tags
+    assert {torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag} <= set(tags)
+
+
 WRONG = {
     "nine tokens": lambda t: {"logits": torch.zeros(9, 256)},
     "no tokens": lambda t: {"logits": torch.zeros(0, 256)},

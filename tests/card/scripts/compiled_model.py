@@ -28,8 +28,8 @@ class Router(nn.Module):
 
     def forward(self, hidden):
         logits = self.gate(hidden)
-        ids = torch.empty(len(hidden), 8, dtype=torch.int32, device=hidden.device)
-        weights = torch.empty(len(hidden), 8, device=hidden.device)
+        ids = torch.empty(hidden.shape[0], 8, dtype=torch.int32, device=hidden.device)
+        weights = torch.empty(hidden.shape[0], 8, device=hidden.device)
         metadata = torch.empty(routing.metadata_size(TILE), dtype=torch.int32, device=hidden.device)
         torch.ops.musespark_routing.route(
             logits, self.bias, ids, weights, SCALE, True, metadata, OFFSET, COUNT, TILE
