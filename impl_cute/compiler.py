@@ -4,19 +4,23 @@ import re
 import shlex
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import cutlass.cute as cute
-from cutlass import Float32, Int32
-from cutlass.cute.runtime import make_fake_stream, make_fake_tensor
+from cutlass import AddressSpace, Float32, Int32, Int64, Numeric
+from cutlass.cute.runtime import make_fake_stream, make_ptr
 
 from impl_cute.kernel import ROW_CTAS, launch, threads
-from spec.constants import ALIGNMENT, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
+from spec.constants import ALIGNMENT
 
 DEFAULT_ARCH: Final = "sm_90a"
 _WORD: Final = 4
 _ARCH_OPTION: Final = "--gpu-arch"
+_FUNCTION: Final = "route"
 _LOCK: Final = threading.Lock()  # the DSL raises when two threads compile at once
 
 
@@ -84,7 +88,7 @@ def compile_kernel(
 
 
 def compile_variant(metadata: bool, renormalize: bool, options: str, early_dependents: bool = False) -> Any:
-    """Return what `cute.compile` makes of one variant: a callable that also holds its PTX and cubin.
+    """Return what `cute.compile` makes of one variant: it holds its PTX and cubin, and is not to be called.
 
     Parameters
     ----------
@@ -96,8 +100,40 @@ def compile_variant(metadata: bool, renormalize: bool, options: str, early_depen
     with _LOCK, tempfile.TemporaryDirectory(prefix="muse-cute-") as dump:
         # An own empty folder: dumps of other variants and processes have the same names.
         keep = f"--keep-ptx --keep-cubin --dump-dir {shlex.quote(dump)}"
-        constants = (renormalize, early_dependents)
-        return cute.compile(launch, *_arguments(metadata), *constants, options=f"{keep} {options}")
+        given = (*_arguments(metadata), renormalize, early_dependents)
+        # No engine: what is launched is loaded from what `compile_object` returns.
+        return cute.compile(launch, *given, options=f"{keep} {options}", no_jit_engine=True)
+
+
+def compile_object(metadata: bool, renormalize: bool, options: str, early_dependents: bool = False) -> bytes:
+    """Compile one variant to machine code of the host with the cubin in it, for `load_object`.
+
+    Parameters
+    ----------
+    metadata, renormalize, early_dependents
+        The variant, as in `compile_kernel`.
+    options
+        Options of `cute.compile`, as text; ``--gpu-arch`` must be among them.
+    """
+    compiled = compile_variant(metadata, renormalize, f"--enable-tvm-ffi {options}", early_dependents)
+    with _LOCK, _file(b"") as path:
+        compiled.export_to_c(path, function_name=_FUNCTION)
+        return Path(path).read_bytes()
+
+
+def load_object(code: bytes) -> Any:
+    """Return the function of what `compile_object` returned; it compiles nothing, and needs no GPU to load.
+
+    It takes what `launch` takes but for the constants: addresses, numbers and the stream as integers, None
+    for no metadata.
+
+    Raises
+    ------
+    RuntimeError
+        It is no such code.
+    """
+    with _LOCK, _file(code) as path:
+        return getattr(cute.runtime.load_module(path, enable_tvm_ffi=True), _FUNCTION)
 
 
 def names_arch(options: str) -> bool:
@@ -105,14 +141,25 @@ def names_arch(options: str) -> bool:
     return any(token.split("=")[0] == _ARCH_OPTION for token in shlex.split(options))
 
 
+@contextmanager
+def _file(content: bytes) -> Iterator[str]:
+    """Name a file with that content for as long as it lasts: the DSL writes and reads code by path."""
+    with tempfile.TemporaryDirectory(prefix="muse-cute-") as folder:
+        path = Path(folder) / f"{_FUNCTION}.o"
+        path.write_bytes(content)
+        yield str(path)
+
+
 def _arguments(metadata: bool) -> tuple[Any, ...]:
-    """Fake arguments of `launch` that promise what the contract promises and nothing more."""
-    rows = cute.sym_int32()
-    stride = cute.sym_int64(divisibility=ROW_STRIDE_MULTIPLE)
-    logits = make_fake_tensor(Float32, (rows, NUM_EXPERTS), (stride, 1), assumed_align=ALIGNMENT)
-    bias = make_fake_tensor(Float32, (NUM_EXPERTS,), (1,), assumed_align=ALIGNMENT)
-    ids = make_fake_tensor(Int32, (rows, TOP_K), (TOP_K, 1), assumed_align=_WORD)
-    weights = make_fake_tensor(Float32, (rows, TOP_K), (TOP_K, 1), assumed_align=_WORD)
-    buffer = make_fake_tensor(Int32, (cute.sym_int32(),), (1,), assumed_align=ALIGNMENT) if metadata else None
-    numbers = (Float32(0), Int32(0), Int32(0), Int32(0))
-    return logits, bias, ids, weights, buffer, *numbers, make_fake_stream(use_tvm_ffi_env_stream=True)
+    """Arguments of `launch` that promise what the contract promises; their values mean nothing."""
+    logits = bias = _address(Float32, ALIGNMENT)
+    buffer = _address(Int32, ALIGNMENT) if metadata else None
+    number = Int32(0)
+    return (
+        logits, Int64(0), bias, _address(Int32, _WORD), _address(Float32, _WORD), number, Float32(0), buffer,
+        number, number, number, make_fake_stream(),
+    )  # fmt: skip
+
+
+def _address(kind: type[Numeric], aligned: int) -> Any:
+    return make_ptr(kind, 0, AddressSpace.gmem, assumed_align=aligned)

@@ -1,19 +1,61 @@
-"""The functions of the door on CUDA tensors: check, compile once, launch on the current stream."""
+"""The functions of the door on CUDA tensors: check, compile once, launch on the current stream.
+
+The compiled function takes addresses, which the check has read anyway: to hand tensors over costs more than
+the check.
+"""
 
 import functools
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
+import tvm_ffi  # noqa: F401  # the compiler imports it, which would be at the first call
 
-from impl_cute.compiler import DEFAULT_ARCH, compile_variant, names_arch
+from impl_cute.compiler import DEFAULT_ARCH, compile_object, load_object, names_arch
+from impl_cute.stored import stored_function
 from spec.constants import NUM_EXPERTS, TOP_K
-from spec.contract import check_prepare, check_route
+from spec.contract import check_prepare
 from spec.layout import metadata_size
+from spec.repeated import RepeatedCheck
 
-Routing = Callable[[Any, Any, Any, Any, Any, float, int, int, int], None]
-"""Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile); checks nothing."""
+_check = RepeatedCheck("cuda", torch)
+# What torch.cuda's own functions ask, once there are tensors on a device.
+_current: Any = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+
+class Routing:
+    """One compiled variant, for the device that was the current one then.
+
+    Attributes
+    ----------
+    launch
+        The function that `impl_cute.compiler.load_object` describes.
+    """
+
+    def __init__(self, launch: Any, device: int) -> None:
+        self.launch = launch
+        self._device = device
+
+    def __call__(
+        self,
+        logits: torch.Tensor,
+        bias: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        metadata: torch.Tensor | None,
+        scale: float,
+        offset: int,
+        count: int,
+        tile: int,
+    ) -> None:
+        """Launch on the current stream of the device; checks nothing."""
+        self.launch(
+            logits.data_ptr(), logits.stride(0), bias.data_ptr(), ids.data_ptr(), weights.data_ptr(),
+            logits.shape[0], scale, None if metadata is None else metadata.data_ptr(), offset, count, tile,
+            _stream(self._device),
+        )  # fmt: skip
+
 
 _compiled: dict[tuple[int, bool, bool, bool], Routing] = {}
 _loaded: set[tuple[int, bool, bool, bool]] = set()
@@ -67,18 +109,26 @@ def route(
     RuntimeError
         A CUDA graph is being captured and this variant is not compiled yet; nothing has been enqueued.
     """
-    call = check_route(
+    call, logits_at, bias_at, ids_at, weights_at, metadata_at = _check(
         logits, bias, ids, weights, scale, renormalize, metadata,
-        local_expert_offset, num_local_experts, tile_n, early_dependents, device_type="cuda",
+        local_expert_offset, num_local_experts, tile_n, early_dependents,
     )  # fmt: skip
-    device = logits.device.index
-    if device == _current_device():
-        routing = compiled_routing(metadata is not None, call.renormalize, call.early_dependents)
-        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+    variant = call.variant
+    device = variant[0]
+    if device != _current():
+        with torch.cuda.device(device):
+            route(
+                logits, bias, ids, weights, scale, renormalize, metadata,
+                local_expert_offset, num_local_experts, tile_n, early_dependents,
+            )  # fmt: skip
         return
-    with torch.cuda.device(device):
-        routing = compiled_routing(metadata is not None, call.renormalize, call.early_dependents)
-        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+    routing = _compiled.get(variant)
+    if routing is None:
+        routing = compiled_routing(*variant[1:])
+    routing.launch(
+        logits_at, call.row_stride, bias_at, ids_at, weights_at, call.batch, call.scale, metadata_at,
+        call.offset, call.count, call.tile, _stream(device),
+    )  # fmt: skip
 
 
 def prepare(renormalize: bool = True, early_dependents: bool = False) -> None:
@@ -122,7 +172,8 @@ def compile_routing(
     Returns
     -------
     Routing
-        Launches on the current stream of the tensors' device.
+        Takes (logits, bias, ids, weights, metadata or None, scale, offset, count, tile) and launches on the
+        current stream without checking them.
 
     Raises
     ------
@@ -135,13 +186,12 @@ def compile_routing(
     _refuse_capture(renormalize, early_dependents)
     if not names_arch(options):
         options = f"--gpu-arch {_current_arch()} {options}"
-    compiled = compile_variant(metadata, renormalize, f"--enable-tvm-ffi {options}", early_dependents)
-    # The bare function, without the DSL's keyword wrapper; None where this machine cannot run the code.
-    return compiled.__tvm_ffi_object__() or compiled
+    code = compile_object(metadata, renormalize, options, early_dependents)
+    return Routing(load_object(code), _current_device())
 
 
 def compiled_routing(metadata: bool, renormalize: bool, early_dependents: bool = False) -> Routing:
-    """Return `compile_routing` of one variant, compiled once per process and device.
+    """Return what `compile_routing` does, once per process and device; compiled only if the disk has none.
 
     Parameters
     ----------
@@ -163,9 +213,9 @@ def compiled_routing(metadata: bool, renormalize: bool, early_dependents: bool =
         with _lock:
             routing = _compiled.get(variant)
             if routing is None:
-                routing = _compiled[variant] = compile_routing(
-                    metadata, renormalize, early_dependents=early_dependents
-                )
+                _refuse_capture(renormalize, early_dependents)
+                launch = stored_function(metadata, renormalize, _current_arch(), early_dependents)
+                routing = _compiled[variant] = Routing(launch, variant[0])
     return routing
 
 

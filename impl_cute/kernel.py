@@ -317,17 +317,16 @@ def threads(metadata: bool) -> int:
 
 @cute.jit
 def launch(
-    logits: cute.Tensor, bias: cute.Tensor, ids: cute.Tensor, weights: cute.Tensor, metadata: Any,
-    scale: Float32, offset: Int32, count: Int32, tile: Int32, stream: Any, renormalize: Constexpr,
-    early_dependents: Constexpr,
+    logits: Pointer, row_stride: Int64, bias: Pointer, ids: Pointer, weights: Pointer, tokens: Int32,
+    scale: Float32, metadata: Any, offset: Int32, count: Int32, tile: Int32, stream: Any,
+    renormalize: Constexpr, early_dependents: Constexpr,
 ) -> None:  # fmt: skip
-    """Launch the kernel on a stream; ``metadata`` is an int32 vector, or None for the variant without it."""
-    rows = Int32(logits.shape[0])
+    """Launch the kernel on a stream; ``metadata`` is a pointer, or None for the variant without it."""
     has_metadata = cutlass.const_expr(metadata is not None)
-    grid = (rows, 1, 1)
+    grid = (tokens, 1, 1)
     routing(
-        logits.iterator, Int64(logits.stride[0]), bias.iterator, ids.iterator, weights.iterator, rows, scale,
-        metadata.iterator if has_metadata else None, offset, count, tile, renormalize, early_dependents,
+        logits, row_stride, bias, ids, weights, tokens, scale, metadata, offset, count, tile, renormalize,
+        early_dependents,
     ).launch(
         grid=grid, block=(threads(has_metadata), 1, 1), cluster=grid if has_metadata else None, stream=stream,
         use_pdl=True,

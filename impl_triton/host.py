@@ -12,12 +12,18 @@ from typing import Any, Final
 import torch
 
 from impl_triton import compiler
-from spec.contract import check_prepare, check_route
+from spec.constants import ROW_STRIDE_MULTIPLE
+from spec.contract import check_prepare
+from spec.repeated import RepeatedCheck
 
 _WITHOUT_DEVICE: Final = "sm_90a"
 
 _compiled: dict[tuple[int, bool, bool, bool], "Routing"] = {}
 _lock = threading.Lock()
+_check = RepeatedCheck("cuda", torch)
+# What torch.cuda's own functions ask, once there are tensors on a device.
+_current: Any = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 class Routing:
@@ -33,10 +39,9 @@ class Routing:
         self.kernel = kernel
         self._device = device
         if device is not None:
-            self._run = kernel.run  # this loads the module on the current device
+            run = kernel.run  # this loads the module on the current device
             _load(kernel.function)
-            self._function = kernel.function
-            self._packed = kernel.packed_metadata
+            self._launch, self._fixed, self._apart = _launcher(run, kernel.function, kernel.packed_metadata)
 
     def __call__(
         self,
@@ -51,15 +56,36 @@ class Routing:
         tile: int,
     ) -> None:
         """Launch on the current stream of the device it was compiled on; checks nothing."""
-        stream = torch._C._cuda_getCurrentRawStream(self._device)
-        # Addresses, not tensors: Triton would ask the driver about each tensor's address. The last
-        # three arguments stand for the compile-time ones.
-        self._run(
-            1, 1, 1, stream, self._function, self._packed, None, None, None,
+        self.enqueue(
             logits.data_ptr(), bias.data_ptr(), ids.data_ptr(), weights.data_ptr(),
             None if metadata is None else metadata.data_ptr(),
-            logits.shape[0], logits.stride(0) // 4, scale, offset, count, tile, None, None, None,
+            logits.shape[0], logits.stride(0), scale, offset, count, tile,
         )  # fmt: skip
+
+    def enqueue(
+        self,
+        logits: int,
+        bias: int,
+        ids: int,
+        weights: int,
+        metadata: int | None,
+        batch: int,
+        row_stride: int,
+        scale: float,
+        offset: int,
+        count: int,
+        tile: int,
+    ) -> None:
+        """Launch with addresses for tensors: Triton would ask the driver about the address of each tensor."""
+        # The last three stand for the compile-time arguments.
+        given = (
+            logits, bias, ids, weights, metadata, batch, row_stride // ROW_STRIDE_MULTIPLE, scale, offset,
+            count, tile, None, None, None,
+        )  # fmt: skip
+        if self._apart:
+            self._launch(1, 1, 1, _stream(self._device), *self._fixed, given)
+        else:
+            self._launch(1, 1, 1, _stream(self._device), *self._fixed, *given)
 
 
 def route(
@@ -115,18 +141,24 @@ def route(
     RuntimeError
         A CUDA graph is being captured and the variant is not compiled yet; nothing has been enqueued.
     """
-    call = check_route(
+    call, logits_at, bias_at, ids_at, weights_at, metadata_at = _check(
         logits, bias, ids, weights, scale, renormalize, metadata,
-        local_expert_offset, num_local_experts, tile_n, early_dependents, device_type="cuda",
+        local_expert_offset, num_local_experts, tile_n, early_dependents,
     )  # fmt: skip
-    device = logits.device.index
-    if device == torch.cuda.current_device():
-        routing = _routing(device, metadata is not None, call.renormalize, call.early_dependents)
-        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+    variant = call.variant
+    device = variant[0]
+    if device != _current():
+        with torch.cuda.device(device):
+            route(
+                logits, bias, ids, weights, scale, renormalize, metadata,
+                local_expert_offset, num_local_experts, tile_n, early_dependents,
+            )  # fmt: skip
         return
-    with torch.cuda.device(device):
-        routing = _routing(device, metadata is not None, call.renormalize, call.early_dependents)
-        routing(logits, bias, ids, weights, metadata, call.scale, call.offset, call.count, call.tile)
+    routing = _compiled.get(variant) or _routing(*variant)
+    routing.enqueue(
+        logits_at, bias_at, ids_at, weights_at, metadata_at, call.batch, call.row_stride, call.scale,
+        call.offset, call.count, call.tile,
+    )  # fmt: skip
 
 
 def prepare(renormalize: bool = True, early_dependents: bool = False) -> None:
@@ -214,6 +246,34 @@ def _compile(
     arch = f"sm_{major}{minor}a"
     runs_here = compiler.parse_options(options).get("arch", arch) == arch
     return Routing(build(arch, options), device if runs_here else None)
+
+
+def _launcher(run: Any, function: int, packed: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """Return what to call for a launch, its arguments from stream to kernel, and if those are one tuple.
+
+    Triton's launcher looks for scratch memory and hooks at every launch. This kernel has none, so what the
+    launcher calls in the end can be called instead. In which order differs between versions: the launcher is
+    asked, with marks for arguments. Where it does anything else than pass them on, it is called as ever.
+    """
+    as_ever = (function, packed, None, None, None)
+    scratch = getattr(run, "global_scratch_size", 0) or getattr(run, "profile_scratch_size", 0)
+    launch = getattr(run, "launch", None)
+    if launch is None or scratch:
+        return run, as_ever, False
+    stream, marks = object(), tuple(object() for _ in compiler.SIGNATURE)
+    called: list[tuple[Any, ...]] = []
+    run.launch = lambda *arguments: called.append(arguments)
+    try:
+        run(1, 1, 1, stream, *as_ever, *marks)
+    finally:
+        run.launch = launch
+    given = called[0] if len(called) == 1 else ()
+    if given[:4] == (1, 1, 1, stream):
+        if given[-len(marks) :] == marks:
+            return launch, given[4 : -len(marks)], False
+        if given[-1] == marks:
+            return launch, given[4:-1], True
+    return run, as_ever, False
 
 
 def _load(function: int) -> None:

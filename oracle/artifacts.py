@@ -1,15 +1,12 @@
 """Compiled kernels on disk, shared between processes: each variant is compiled once.
 
-The folder is ``$MUSESPARK_ROUTING_CACHE``, else ``$XDG_CACHE_HOME/musespark-routing``, else
-``~/.cache/musespark-routing``. An entry is one zip file: the PTX, the cubin, and a JSON of the rest.
+They lie in `spec.folders.cache_folder`. An entry is one zip file: the PTX, the cubin, and a JSON of the rest.
 """
 
 import fcntl
-import hashlib
 import importlib.util
 import io
 import json
-import os
 import platform
 import re
 import zipfile
@@ -25,6 +22,7 @@ from typing import Any, Final
 from oracle.errors import CannotRunError
 from oracle.files import write_whole
 from spec.compilers import COMPILERS
+from spec.folders import cache_folder, digest
 
 _FORMAT: Final = 2
 
@@ -139,21 +137,8 @@ def entry_path(
     compiler = COMPILERS[backend]
     words = [backend, "metadata" if metadata else "plain", "renormalize" if renormalize else "raw"]
     variant = "-".join([*words, *(["early"] if early_dependents else []), arch])
-    digest = hashlib.sha256()
-    facts = (_FORMAT, variant, compiler.installed(), platform.python_version())
-    digest.update(repr(facts).encode() + options.encode())
-    for source in _sources(compiler.package):
-        digest.update(source.name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
-    return cache_folder() / f"{variant}-{digest.hexdigest()[:24]}.zip"
-
-
-def cache_folder() -> Path:
-    """Return the folder of everything that is compiled once."""
-    named = os.environ.get("MUSESPARK_ROUTING_CACHE")
-    if named:
-        return Path(named)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "musespark-routing"
+    facts = (_FORMAT, variant, compiler.installed(), platform.python_version(), options)
+    return cache_folder() / f"{variant}-{digest(facts, _sources(compiler.package))}.zip"
 
 
 def _sources(package: str) -> list[Path]:

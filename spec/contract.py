@@ -1,8 +1,11 @@
 """Every rule on the arguments of `route`, on anything that looks like a tensor; imports no torch.
 
 A tensor is what answers ``.shape``, ``.stride()``, ``.dtype``, ``.data_ptr()`` and ``.device``. Whatever
-breaks a rule is a ValueError that names the argument, what it must be and what it was. Every call to `route`
-passes here, so an accepted call reads each property once and words no message.
+breaks a rule is a ValueError that names the argument, what it must be and what it was.
+
+The rules fall into what the tensors' shapes, strides, dtypes and devices fix (`read_signature`, and
+`check_device`, which comes last), the numbers (`check_numbers`) and the addresses (`check_places`):
+`spec.repeated` asks the first of them once for many calls. An accepted call words no message.
 """
 
 from dataclasses import dataclass
@@ -14,19 +17,62 @@ from spec.layout import check_tile, metadata_size
 from spec.values import as_integer, round_scale, shown
 
 _WORD_BYTES: Final = 4
+_BIAS_BYTES: Final = _WORD_BYTES * NUM_EXPERTS
+
+Places = tuple[int, int, int, int, int | None]
+"""The addresses of logits, bias, ids, weights and metadata, None without metadata."""
+
+
+@dataclass(slots=True)
+class Signature:
+    """What the tensors fix whatever their addresses: they have passed every rule on it but `check_device`.
+
+    batch, row_stride
+        Of the logits, in elements.
+    row_bytes, pick_bytes
+        From first to last byte of the logits, and of ids or weights.
+    with_metadata, metadata_elements
+        Whether there is a metadata buffer, and its length: 0 without one.
+    device
+        The device of the logits.
+    """
+
+    batch: int
+    row_stride: int
+    row_bytes: int
+    pick_bytes: int
+    with_metadata: bool
+    metadata_elements: int
+    device: Any
 
 
 @dataclass(slots=True)
 class Call:
-    """A checked call in plain Python numbers; offset, count and tile are 0 without metadata."""
+    """A checked call in plain Python numbers.
+
+    batch, row_stride
+        Of the logits, in elements.
+    scale
+        Rounded to float32.
+    offset, count, tile
+        0 without metadata.
+    variant
+        The index of the device, whether there is metadata, renormalize and early_dependents: what a compiled
+        kernel is for.
+    """
 
     batch: int
+    row_stride: int
     scale: float
-    renormalize: bool
     offset: int
     count: int
     tile: int
-    early_dependents: bool
+    variant: tuple[Any, bool, bool, bool]
+
+    @property
+    def renormalize(self) -> bool:
+        """Return whether the weights are divided by their sum."""
+        return self.variant[2]
 
 
 def check_route(
@@ -76,6 +122,17 @@ def check_route(
     ValueError
         A rule is broken; the message names the argument.
     """
+    signature, places = read_signature(logits, bias, ids, weights, metadata)
+    call = check_numbers(
+        signature, scale, renormalize, local_expert_offset, num_local_experts, tile_n, early_dependents
+    )
+    check_places(signature, *places)
+    check_device(device_type, logits=logits, bias=bias, ids=ids, weights=weights, metadata=metadata)
+    return call
+
+
+def read_signature(logits: Any, bias: Any, ids: Any, weights: Any, metadata: Any) -> tuple[Signature, Places]:
+    """Check shapes, strides and dtypes; return what later checks need of them, and the addresses."""
     shape, stride, dtype, row_begin, device = _read("logits", logits)
     if len(shape) != 2 or shape[1] != NUM_EXPERTS or not 1 <= shape[0] <= MAX_TOKENS:
         raise _wrong("logits", "shape", f"[b, {NUM_EXPERTS}], 1 <= b <= {MAX_TOKENS}", list(shape))
@@ -86,65 +143,100 @@ def check_route(
         raise _wrong("logits", "column stride", 1, stride[1])
     if row_stride % ROW_STRIDE_MULTIPLE or row_stride < 0:
         raise _wrong("logits", "row stride", f"a multiple of {ROW_STRIDE_MULTIPLE} from 0 up", row_stride)
-    if row_begin % ALIGNMENT:
-        raise _misaligned("logits", row_begin)
-    row_end = row_begin + _WORD_BYTES * ((batch - 1) * row_stride + NUM_EXPERTS)
-
-    bias_begin, bias_device = _read_dense("bias", bias, "float32", (NUM_EXPERTS,), (1,))
-    if bias_begin % ALIGNMENT:
-        raise _misaligned("bias", bias_begin)
-    bias_end = bias_begin + _WORD_BYTES * NUM_EXPERTS
+    row_bytes = _WORD_BYTES * ((batch - 1) * row_stride + NUM_EXPERTS)
 
     picks = (batch, TOP_K)
-    ids_begin, ids_device = _read_dense("ids", ids, "int32", picks, (TOP_K, 1))
-    ids_end = ids_begin + _WORD_BYTES * TOP_K * batch
-    weights_begin, weights_device = _read_dense("weights", weights, "float32", picks, (TOP_K, 1))
-    weights_end = weights_begin + _WORD_BYTES * TOP_K * batch
+    bias_begin = _read_dense("bias", bias, "float32", (NUM_EXPERTS,), (1,))
+    ids_begin = _read_dense("ids", ids, "int32", picks, (TOP_K, 1))
+    weights_begin = _read_dense("weights", weights, "float32", picks, (TOP_K, 1))
+    elements, begin = (0, None) if metadata is None else _read_vector(metadata)
+    pick_bytes = _WORD_BYTES * TOP_K * batch
+    signature = Signature(batch, row_stride, row_bytes, pick_bytes, metadata is not None, elements, device)
+    return signature, (row_begin, bias_begin, ids_begin, weights_begin, begin)
 
+
+def check_numbers(
+    signature: Signature,
+    scale: Any,
+    renormalize: Any,
+    local_expert_offset: Any,
+    num_local_experts: Any,
+    tile_n: Any,
+    early_dependents: Any,
+) -> Call:
+    """Check what is no tensor, and the metadata's length for its tile; return the call."""
     rounded = round_scale(scale)
-    if renormalize is not True and renormalize is not False:
-        raise _no_bool("renormalize", renormalize)
-    if early_dependents is not True and early_dependents is not False:
-        raise _no_bool("early_dependents", early_dependents)
-
-    if (
-        (ids_begin < weights_end and weights_begin < ids_end)
-        or (ids_begin < row_end and row_begin < ids_end)
-        or (ids_begin < bias_end and bias_begin < ids_end)
-        or (weights_begin < row_end and row_begin < weights_end)
-        or (weights_begin < bias_end and bias_begin < weights_end)
-    ):
-        raise _overlapping(
-            ids=(ids_begin, ids_end),
-            weights=(weights_begin, weights_end),
-            logits=(row_begin, row_end),
-            bias=(bias_begin, bias_end),
-        )
-
+    _check_bools(renormalize=renormalize, early_dependents=early_dependents)
     offset = count = tile = 0
-    one_device = bias_device == device and ids_device == device and weights_device == device
-    if metadata is not None:
+    if signature.with_metadata:
         tile = check_tile(tile_n)
         offset, count = check_range(local_expert_offset, num_local_experts)
-        begin, length, metadata_device = _read_vector(metadata, metadata_size(tile))
-        end = begin + _WORD_BYTES * length
-        if (
-            (begin < weights_end and weights_begin < end)
-            or (begin < ids_end and ids_begin < end)
-            or (begin < row_end and row_begin < end)
-            or (begin < bias_end and bias_begin < end)
-        ):
-            raise _overlapping(
-                metadata=(begin, end),
-                ids=(ids_begin, ids_end),
-                weights=(weights_begin, weights_end),
-                logits=(row_begin, row_end),
-                bias=(bias_begin, bias_end),
-            )
-        one_device = one_device and metadata_device == device
-    if not one_device or _device_type(device) != device_type:
-        raise _misplaced(device_type, logits=logits, bias=bias, ids=ids, weights=weights, metadata=metadata)
-    return Call(batch, rounded, renormalize, offset, count, tile, early_dependents)
+        _check_length(signature.metadata_elements, metadata_size(tile))
+    index = getattr(signature.device, "index", None)
+    variant = (index, signature.with_metadata, renormalize, early_dependents)
+    return Call(signature.batch, signature.row_stride, rounded, offset, count, tile, variant)
+
+
+def places_fit(
+    signature: Signature, logits: int, bias: int, ids: int, weights: int, metadata: int | None
+) -> bool:
+    """Return whether every address is aligned and no output overlaps another argument."""
+    logits_end = logits + signature.row_bytes
+    bias_end = bias + _BIAS_BYTES
+    ids_end = ids + signature.pick_bytes
+    weights_end = weights + signature.pick_bytes
+    if (
+        logits % ALIGNMENT
+        or bias % ALIGNMENT
+        or (ids < weights_end and weights < ids_end)
+        or (ids < logits_end and logits < ids_end)
+        or (ids < bias_end and bias < ids_end)
+        or (weights < logits_end and logits < weights_end)
+        or (weights < bias_end and bias < weights_end)
+    ):
+        return False
+    if metadata is None:
+        return True
+    end = metadata + _WORD_BYTES * signature.metadata_elements
+    return not (
+        metadata % ALIGNMENT
+        or (metadata < weights_end and weights < end)
+        or (metadata < ids_end and ids < end)
+        or (metadata < logits_end and logits < end)
+        or (metadata < bias_end and bias < end)
+    )
+
+
+def check_places(
+    signature: Signature, logits: int, bias: int, ids: int, weights: int, metadata: int | None
+) -> None:
+    """Raise where an address is not aligned or an output overlaps another argument."""
+    if places_fit(signature, logits, bias, ids, weights, metadata):
+        return
+    aligned = {"logits": logits, "bias": bias, "metadata": metadata or 0}
+    for name, address in aligned.items():
+        if address % ALIGNMENT:
+            raise ValueError(f"{name} must start on {ALIGNMENT} bytes, not at {address:#x}")
+    ranges = {
+        "ids": (ids, ids + signature.pick_bytes),
+        "weights": (weights, weights + signature.pick_bytes),
+        "logits": (logits, logits + signature.row_bytes),
+        "bias": (bias, bias + _BIAS_BYTES),
+    }
+    if metadata is not None:
+        ranges = {"metadata": (metadata, metadata + _WORD_BYTES * signature.metadata_elements), **ranges}
+    raise _overlapping(ranges)
+
+
+def check_device(device_type: str, **tensors: Any) -> None:
+    """Check that all tensors that are not None are on one device of that type."""
+    devices = {name: tensor.device for name, tensor in tensors.items() if tensor is not None}
+    home = devices["logits"]
+    if _device_type(home) != device_type:
+        raise ValueError(f"logits must be on a {device_type} device, not on {home}")
+    for name, device in devices.items():
+        if device != home:
+            raise ValueError(f"{name} must be on the device of logits, {home}, not on {device}")
 
 
 def check_range(local_expert_offset: Any, num_local_experts: Any) -> tuple[int, int]:
@@ -187,10 +279,13 @@ def check_prepare(metadata: Any, renormalize: Any, early_dependents: Any) -> Non
     ValueError
         One of them is no bool.
     """
-    variant = {"metadata": metadata, "renormalize": renormalize, "early_dependents": early_dependents}
-    for name, value in variant.items():
+    _check_bools(metadata=metadata, renormalize=renormalize, early_dependents=early_dependents)
+
+
+def _check_bools(**values: Any) -> None:
+    for name, value in values.items():
         if value is not True and value is not False:
-            raise _no_bool(name, value)
+            raise ValueError(f"{name} must be a bool, not {shown(value)}")
 
 
 @lru_cache(maxsize=64)
@@ -211,47 +306,40 @@ def _read(name: str, tensor: Any) -> tuple[Any, Any, str, int, Any]:
         raise ValueError(f"{name} must be a strided tensor, not {type(tensor).__name__}: {error}") from error
 
 
-def _read_dense(
-    name: str, tensor: Any, dtype: str, shape: tuple[int, ...], stride: tuple[int, ...]
-) -> tuple[int, Any]:
-    """Check a tensor of one dtype, shape and stride, and return its address and device."""
-    its_shape, its_stride, its_dtype, address, device = _read(name, tensor)
+def _read_dense(name: str, tensor: Any, dtype: str, shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """Check a tensor of one dtype, shape and stride, and return its address."""
+    its_shape, its_stride, its_dtype, address, _ = _read(name, tensor)
     if its_dtype != dtype:
         raise _wrong(name, "dtype", dtype, its_dtype)
     if its_shape != shape:
         raise _wrong(name, "shape", list(shape), list(its_shape))
     if its_stride != stride:
         raise _wrong(name, "strides", stride, tuple(its_stride))
-    return address, device
+    return address
 
 
-def _read_vector(metadata: Any, needed: int) -> tuple[int, int, Any]:
-    """Check the metadata buffer of ``needed`` elements or more, and return its address, length and device."""
-    shape, stride, dtype, address, device = _read("metadata", metadata)
+def _read_vector(metadata: Any) -> tuple[int, int]:
+    """Check all of the metadata buffer but how long it is; return its length and address."""
+    shape, stride, dtype, address, _ = _read("metadata", metadata)
     if dtype != "int32":
         raise _wrong("metadata", "dtype", "int32", dtype)
-    if len(shape) != 1 or shape[0] < needed:
-        raise _wrong("metadata", "shape", f"[n], n >= metadata_size(tile_n) = {needed}", list(shape))
+    if len(shape) != 1:
+        raise _wrong("metadata", "shape", "[n], n >= metadata_size(tile_n)", list(shape))
     if stride != (1,):
         raise _wrong("metadata", "strides", (1,), tuple(stride))
-    if address % ALIGNMENT:
-        raise _misaligned("metadata", address)
-    return address, shape[0], device
+    return shape[0], address
 
 
-def _no_bool(name: str, value: object) -> ValueError:
-    return ValueError(f"{name} must be a bool, not {shown(value)}")
+def _check_length(elements: int, needed: int) -> None:
+    if elements < needed:
+        raise _wrong("metadata", "shape", f"[n], n >= metadata_size(tile_n) = {needed}", [elements])
 
 
 def _wrong(name: str, what: str, rule: object, value: object) -> ValueError:
     return ValueError(f"{name} must have {what} {rule}, not {value}")
 
 
-def _misaligned(name: str, address: int) -> ValueError:
-    return ValueError(f"{name} must start on {ALIGNMENT} bytes, not at {address:#x}")
-
-
-def _overlapping(**ranges: tuple[int, int]) -> ValueError:
+def _overlapping(ranges: dict[str, tuple[int, int]]) -> ValueError:
     """Word the first overlap; the outputs come first in ``ranges``."""
     names = list(ranges)
     first, second = next(
@@ -262,13 +350,3 @@ def _overlapping(**ranges: tuple[int, int]) -> ValueError:
     )
     spans = (f"{name} at {ranges[name][0]:#x}..{ranges[name][1] - 1:#x}" for name in (first, second))
     return ValueError(f"{first} must not overlap {second}: {', '.join(spans)}")
-
-
-def _misplaced(device_type: str, **tensors: Any) -> ValueError:
-    """Word the first tensor that is not on the one device, ``logits`` first."""
-    devices = {name: tensor.device for name, tensor in tensors.items() if tensor is not None}
-    home = devices["logits"]
-    if home.type != device_type:
-        return ValueError(f"logits must be on a {device_type} device, not on {home}")
-    name = next(name for name, device in devices.items() if device != home)
-    return ValueError(f"{name} must be on the device of logits, {home}, not on {devices[name]}")

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from oracle.artifacts import cache_folder, locked
+from oracle.artifacts import locked
 from oracle.problem import Batch, Outputs
 from spec.constants import ALIGNMENT
+from spec.folders import cache_folder
 
 _WORD_BYTES: Final = 4
 _MINIMUM_CAPABILITY: Final = (9, 0)

@@ -14,7 +14,7 @@ from oracle.bench.points import NO_METADATA, OURS, SCALE, Point
 from oracle.bench.subjects import Tensors, arguments, subject, unavailable
 from oracle.report import Reporter
 from spec.constants import NUM_EXPERTS
-from spec.contract import check_route
+from spec.repeated import RepeatedCheck
 
 BLOCK: Final = 200
 """Calls in a row between two waits for the card: fewer than its queue takes."""
@@ -57,7 +57,7 @@ def parts(point: Point) -> dict[Key, Callable[[], object]]:
         host = importlib.import_module(f"impl_{point.kernel}.host")
         tensors = Tensors(point)
         given = arguments(point, tensors)
-        made[point.kernel, point.tile, "checks"] = partial(check, *given)
+        made[point.kernel, point.tile, "checks"] = checks(*given)
         launch = host.compiled_routing(bool(point.tile), True)
         placed = (tensors.logits, tensors.bias, tensors.ids, tensors.weights, tensors.metadata)
         numbers = (0, NUM_EXPERTS, point.tile) if point.tile else (0, 0, 0)
@@ -65,10 +65,12 @@ def parts(point: Point) -> dict[Key, Callable[[], object]]:
     return made
 
 
-def check(*given: Any) -> object:
-    """Check the arguments as `route` does, and do nothing with them."""
+def checks(*given: Any) -> Callable[[], object]:
+    """Return what checks these arguments as `route` does, again and again, and does nothing with them."""
+    import torch
+
     padded = (*given, None, 0, 0, 0)[:10]
-    return check_route(*(*padded, False), device_type="cuda")
+    return partial(RepeatedCheck("cuda", torch), *(*padded, False))
 
 
 def blocks(call: Callable[[], object], drain: Callable[[], None], size: int = BLOCK) -> list[float]:

@@ -1,36 +1,16 @@
 """Judges the functions of the door on a pretended machine: every rule on arguments, every recorded launch."""
 
-import math
-import struct
 from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import Any, Final
 
-from oracle.mutants.calls import TILE, TOKENS, Change, arguments, right_calls, wrong_calls
-from oracle.mutants.pretended import STREAM, Machine, in_threads
-from spec.layout import metadata_size
+from oracle.mutants import repeats
+from oracle.mutants.calls import TILE, arguments, right_calls, wrong_calls
+from oracle.mutants.judging import NoticedError, call, check_launch, check_scratch, device, must, refused
+from oracle.mutants.pretended import Machine, in_threads
 
 _PREPARED: Final = [(False, True, False), (True, True, False)]
-
-
-class NoticedError(Exception):
-    """A check failed; its text says which and how."""
-
-
-def _must(condition: bool, what: str) -> None:
-    if not condition:
-        raise NoticedError(what)
-
-
-def _device(index: int = 0, kind: str = "cuda") -> Any:
-    import torch
-
-    return torch.device(kind) if kind != "cuda" else torch.device("cuda", index)
-
-
-def _call(index: int = 0, **change: Any) -> Change:
-    return arguments(change, _device(index))
 
 
 def noticed(backend: str) -> str | None:
@@ -54,129 +34,92 @@ def noticed(backend: str) -> str | None:
 
 def _right_calls_launch_what_they_say(machine: Machine) -> None:
     host = machine.host()
-    for number, (change, numbers) in enumerate(right_calls()):
-        given = _call(**change)
+    for number, (change, numbers) in enumerate([*right_calls()] * 2):
+        given = call(**change)
         before = len(machine.launched)
-        _must(host.route(**given) is None, "route returns something")
-        _must(len(machine.launched) == before + 1, f"{len(machine.launched) - before} launches")
-        _check_launch(machine.launched[-1], given, numbers, f"right call {number}")
-    _must(len(machine.built) == 6, f"{len(machine.built)} compilations of six variants")
-
-
-def _check_launch(launch: Change, given: Change, numbers: Change, where: str) -> None:
-    right: Change = {
-        "b": TOKENS, "row_stride": 256, "scale": 2.5, "offset": 64, "count": 32, "tile": TILE,
-        "device": given["logits"].device.index, "stream": STREAM + given["logits"].device.index, **numbers,
-    }  # fmt: skip
-    right["variant"] = (
-        given["metadata"] is not None,
-        right.pop("renormalize", given.get("renormalize", True)),
-        given.get("early_dependents", False),
-    )
-    for name in ("logits", "bias", "ids", "weights", "metadata"):
-        right[name] = None if given[name] is None else given[name].address
-    for name, value in right.items():
-        _must(_same(launch[name], value), f"{where}: {name} is {launch[name]!r}, not {value!r}")
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(other, float):
-        bits = [struct.pack("d", value) for value in (one, other)]
-        return isinstance(one, float) and (bits[0] == bits[1] or (math.isnan(one) and math.isnan(other)))
-    return type(one) is type(other) and bool(one == other)
+        must(host.route(**given) is None, "route returns something")
+        must(len(machine.launched) == before + 1, f"{len(machine.launched) - before} launches")
+        check_launch(machine.launched[-1], given, numbers, f"right call {number}")
+    must(len(machine.built) == 6, f"{len(machine.built)} compilations of six variants")
 
 
 def _wrong_calls_are_named_and_launch_nothing(machine: Machine) -> None:
     host = machine.host()
     for name, wrong in wrong_calls().items():
-        _refused(machine, host, _call(**wrong.change), (wrong.begins, *wrong.says), name)
+        refused(machine, host, call(**wrong.change), (wrong.begins, *wrong.says), name)
         # The device comes last: no card at all, and still the rule is named.
-        elsewhere = arguments(wrong.change, _device(kind="cpu"))
-        _refused(machine, host, elsewhere, (wrong.begins, *wrong.says), f"{name}, on the CPU")
-
-
-def _refused(machine: Machine, host: Any, given: Change, says: tuple[str, ...], name: str) -> None:
-    try:
-        host.route(**given)
-    except ValueError as error:
-        text = str(error)
-        _must(
-            text.startswith(says[0]) and all(part in text for part in says),
-            f"{name} is refused as: {text[:200]}",
-        )
-    else:
-        raise NoticedError(f"{name} is accepted")
-    _must(not machine.built and not machine.launched, f"{name} is compiled or launched")
+        elsewhere = arguments(wrong.change, device(kind="cpu"))
+        refused(machine, host, elsewhere, (wrong.begins, *wrong.says), f"{name}, on the CPU")
 
 
 def _tensors_of_another_device_are_named(machine: Machine) -> None:
     host = machine.host()
     tensors = ("logits", "bias", "ids", "weights", "metadata")
     for name in tensors:
-        other = arguments({}, _device(1))[name]
+        other = arguments({}, device(1))[name]
         seen = "bias" if name == "logits" else name
         home = "cuda:1" if name == "logits" else "cuda:0"
         away = "cuda:0" if name == "logits" else "cuda:1"
         says = (f"{seen} must be on the device of logits, {home}, not on {away}",)
-        _refused(machine, host, {**_call(), name: other}, says, f"{name} on another card")
-        on_cpu = arguments({}, _device(kind="cpu"))[name]
+        refused(machine, host, {**call(), name: other}, says, f"{name} on another card")
+        on_cpu = arguments({}, device(kind="cpu"))[name]
         away_says = (f"{name} must be on ", "not on cpu")
-        _refused(machine, host, {**_call(), name: on_cpu}, away_says, f"{name} on the CPU")
-    whole = arguments({}, _device(kind="cpu"))
-    _refused(machine, host, whole, ("logits must be on a cuda device, not on cpu",), "all on the CPU")
-    plain = {**_call(metadata=None), "weights": arguments({}, _device(1))["weights"]}
-    _refused(machine, host, plain, ("weights must be on the device of logits",), "weights away, no metadata")
+        refused(machine, host, {**call(), name: on_cpu}, away_says, f"{name} on the CPU")
+    whole = arguments({}, device(kind="cpu"))
+    refused(machine, host, whole, ("logits must be on a cuda device, not on cpu",), "all on the CPU")
+    plain = {**call(metadata=None), "weights": arguments({}, device(1))["weights"]}
+    refused(machine, host, plain, ("weights must be on the device of logits",), "weights away, no metadata")
 
 
 def _the_call_has_its_defaults(machine: Machine) -> None:
     host = machine.host()
-    given = _call(metadata=None)
+    given = call(metadata=None)
     host.route(given["logits"], given["bias"], given["ids"], given["weights"], 1.0)
     numbers = {"scale": 1.0, "renormalize": True, "offset": 0, "count": 0, "tile": 0}
-    _check_launch(machine.launched[-1], given, numbers, "defaults")
+    check_launch(machine.launched[-1], given, numbers, "defaults")
     # Without a range, metadata has the defaults 0, 0 and 0: no experts and no tile.
-    given = _call()
+    given = call()
     for name in ("local_expert_offset", "num_local_experts", "tile_n"):
         rest = {key: value for key, value in given.items() if key != name}
         if name == "local_expert_offset":
             host.route(**rest)
-            _check_launch(machine.launched[-1], given, {"offset": 0}, "default offset")
+            check_launch(machine.launched[-1], given, {"offset": 0}, "default offset")
         else:
-            _refused(Machine(machine.backend), host, rest, (f"{name} must be ",), f"no {name}")
+            refused(Machine(machine.backend), host, rest, (f"{name} must be ",), f"no {name}")
 
 
 def _route_runs_on_the_device_of_its_tensors(machine: Machine) -> None:
     host = machine.host()
     for index in (2, 0, 2):
         for change in ({}, {"metadata": None}, {"renormalize": False}):
-            given = _call(index, **change)
+            given = call(index, **change)
             numbers = {} if given["metadata"] is not None else {"offset": 0, "count": 0, "tile": 0}
             host.route(**given)
-            _check_launch(machine.launched[-1], given, numbers, f"device {index}")
-            _must(machine.current == 0, "the current device has changed")
+            check_launch(machine.launched[-1], given, numbers, f"device {index}")
+            must(machine.current == 0, "the current device has changed")
     devices = [built.device for built in machine.built]
-    _must(devices == [2, 2, 2, 0, 0, 0], f"compiled on {devices}")
+    must(devices == [2, 2, 2, 0, 0, 0], f"compiled on {devices}")
     arches = ["sm_103a"] * 3 + ["sm_90a"] * 3
-    _must([built.arch for built in machine.built] == arches, "compiled for another architecture")
+    must([built.arch for built in machine.built] == arches, "compiled for another architecture")
 
 
 def _prepare_leaves_nothing_to_compile_or_load(machine: Machine) -> None:
     host = machine.host()
-    _must(host.prepare() is None, "prepare returns something")
-    _must([built.variant for built in machine.built] == _PREPARED, f"prepared {machine.built}")
-    _must({built.arch for built in machine.built} == {"sm_90a"}, "prepared for another architecture")
+    must(host.prepare() is None, "prepare returns something")
+    must([built.variant for built in machine.built] == _PREPARED, f"prepared {machine.built}")
+    must({built.arch for built in machine.built} == {"sm_90a"}, "prepared for another architecture")
     loaded, ran = len(machine.loaded), list(machine.launched)
-    _must(loaded == 2 or [launch["variant"] for launch in ran] == _PREPARED, "a variant is not loaded")
+    must(loaded == 2 or [launch["variant"] for launch in ran] == _PREPARED, "a variant is not loaded")
     for launch in ran:
-        _check_scratch(launch)
-    _must(set(machine.scratch) <= {"cuda"}, "scratch tensors are not on the device")
+        check_scratch(launch)
+    must(set(machine.scratch) <= {"cuda"}, "scratch tensors are not on the device")
     host.prepare(renormalize=True)
     machine.capturing = True
     host.prepare(True)
     for metadata in (False, True):
-        host.route(**(_call() if metadata else _call(metadata=None)))
-    _must(len(machine.built) == 2 and len(machine.loaded) == loaded, "prepared variants are compiled again")
-    _must(len(machine.launched) == len(ran) + 2, "prepared variants are run again")
+        host.route(**(call() if metadata else call(metadata=None)))
+    must(len(machine.built) == 2 and len(machine.loaded) == loaded, "prepared variants are compiled again")
+    must(len(machine.launched) == len(ran) + 2, "prepared variants are run again")
     machine.capturing = False
     host.prepare(False)
     host.prepare(True, True)
@@ -186,48 +129,16 @@ def _prepare_leaves_nothing_to_compile_or_load(machine: Machine) -> None:
         for two in ((False, False), (True, True), (False, True))
         for metadata in (False, True)
     ]
-    _must([built.variant for built in machine.built[2:]] == asked, f"prepared {machine.built[2:]}")
+    must([built.variant for built in machine.built[2:]] == asked, f"prepared {machine.built[2:]}")
     machine.current = 1
     host.prepare(False)
-    _must([built.device for built in machine.built[8:]] == [1, 1], "the other device is not prepared")
-    _must(machine.backend == "cute" or len(machine.loaded) == 10, "the other device is not loaded")
-
-
-def _check_scratch(launch: Change) -> None:
-    """Hold a run on scratch tensors to the contract."""
-    tensors = {
-        name: launch.get(f"{name}_tensor") for name in ("logits", "bias", "ids", "weights", "metadata")
-    }
-    shapes = {"logits": (1, 256), "bias": (256,), "ids": (1, 8), "weights": (1, 8)}
-    for name, shape in shapes.items():
-        tensor: Any = tensors[name]
-        kind = "torch.int32" if name == "ids" else "torch.float32"
-        _must(
-            tuple(tensor.shape) == shape and str(tensor.dtype) == kind and tensor.is_contiguous(),
-            f"scratch {name}",
-        )
-    kinds = [type(launch[name]) for name in ("scale", "offset", "count", "tile")]
-    _must(kinds == [float, int, int, int], f"scratch numbers are {kinds}")
-    with_metadata = launch["variant"][0]
-    metadata: Any = tensors["metadata"]
-    _must((metadata is not None) == with_metadata, "scratch metadata")
-    if with_metadata:
-        tile, offset, count = launch["tile"], launch["offset"], launch["count"]
-        _must(1 <= tile <= 256 and offset >= 0 and 1 <= count <= 256 - offset, "scratch numbers")
-        _must(
-            str(metadata.dtype) == "torch.int32" and metadata.numel() >= metadata_size(tile),
-            "scratch metadata",
-        )
-    names = ("logits", "bias", "ids", "weights", *(("metadata",) if with_metadata else ()))
-    spans = [(launch[n], launch[n] + 4 * tensors[n].numel()) for n in names]  # type: ignore[union-attr]
-    _must(
-        all(a[0] >= b[1] or b[0] >= a[1] for i, a in enumerate(spans) for b in spans[:i]), "scratch overlaps"
-    )
+    must([built.device for built in machine.built[8:]] == [1, 1], "the other device is not prepared")
+    must(machine.backend == "cute" or len(machine.loaded) == 10, "the other device is not loaded")
 
 
 def _nothing_is_compiled_or_loaded_during_a_capture(machine: Machine) -> None:
     asked: tuple[Callable[[Any, bool, bool], Any], ...] = (
-        lambda host, sums, early: host.route(**_call(renormalize=sums, early_dependents=early)),
+        lambda host, sums, early: host.route(**call(renormalize=sums, early_dependents=early)),
         lambda host, sums, early: host.prepare(sums, early),
         lambda host, sums, early: host.compile_routing(True, sums, early_dependents=early),
         lambda host, sums, early: host.compiled_routing(True, sums, early),
@@ -236,7 +147,7 @@ def _nothing_is_compiled_or_loaded_during_a_capture(machine: Machine) -> None:
         host = machine.host()
         machine.capturing = True
         _captured(partial(ask, host, sums, early), f"prepare(renormalize={sums}, early_dependents={early})")
-        _must(
+        must(
             not machine.built and not machine.launched and not machine.loaded,
             "something is compiled or launched",
         )
@@ -247,10 +158,10 @@ def _nothing_is_compiled_or_loaded_during_a_capture(machine: Machine) -> None:
     machine.capturing = True
     if not machine.loaded:
         _captured(host.prepare, "prepare(renormalize=True, early_dependents=False)")
-    _must(not machine.launched, "prepare runs kernels during a capture")
+    must(not machine.launched, "prepare runs kernels during a capture")
     machine.capturing = False
     host.prepare()
-    _must(bool(machine.loaded) or len(machine.launched) == 2, "prepare loads nothing after compiled_routing")
+    must(bool(machine.loaded) or len(machine.launched) == 2, "prepare loads nothing after compiled_routing")
 
 
 def _captured(ask: Callable[[], Any], way_out: str) -> None:
@@ -258,7 +169,7 @@ def _captured(ask: Callable[[], Any], way_out: str) -> None:
         ask()
     except RuntimeError as error:
         says = ("a CUDA graph is being captured", f"call {way_out} before the capture")
-        _must(all(part in str(error) for part in says), f"a capture is refused as: {error}")
+        must(all(part in str(error) for part in says), f"a capture is refused as: {error}")
     else:
         raise NoticedError("a capture is not refused")
 
@@ -266,22 +177,20 @@ def _captured(ask: Callable[[], Any], way_out: str) -> None:
 def _a_variant_is_compiled_once(machine: Machine) -> None:
     host = machine.host()
     routings = in_threads(8, lambda: host.compiled_routing(True, False))
-    _must(len(routings) == 8 and len(set(map(id, routings))) == 1, "threads get different routines")
-    _must(len(machine.built) == 1, f"eight threads compile {len(machine.built)} times")
-    _must(host.compiled_routing(True, False) is routings[0], "compiled anew")
+    must(len(routings) == 8 and len(set(map(id, routings))) == 1, "threads get different routines")
+    must(len(machine.built) == 1, f"eight threads compile {len(machine.built)} times")
+    must(host.compiled_routing(True, False) is routings[0], "compiled anew")
     for other in ((False, False), (True, True), (True, False, True)):
-        _must(host.compiled_routing(*other) is not routings[0], f"{other} is another variant")
+        must(host.compiled_routing(*other) is not routings[0], f"{other} is another variant")
     in_threads(4, lambda: host.compile_routing(True, False))
-    _must(
-        machine.backend == "cute" or machine.most_at_once == 1, "the compiler is run by two threads at once"
-    )
+    must(machine.backend == "cute" or machine.most_at_once == 1, "the compiler is run by two threads at once")
     machine.current = 2
-    _must(host.compiled_routing(True, False) is not routings[0], "two devices share a routine")
-    given = _call(2)
+    must(host.compiled_routing(True, False) is not routings[0], "two devices share a routine")
+    given = call(2)
     host.compiled_routing(True, False)(
         *(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE
     )
-    _check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compiled_routing")
+    check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compiled_routing")
 
 
 def _compile_routing_compiles_anew_with_its_options(machine: Machine) -> None:
@@ -289,36 +198,32 @@ def _compile_routing_compiles_anew_with_its_options(machine: Machine) -> None:
     cute = machine.backend == "cute"
     options = "--generate-line-info" if cute else "maxnreg=64"
     first, second = host.compile_routing(True, False, options), host.compile_routing(True, False, options)
-    _must(first is not second, "not compiled anew")
+    must(first is not second, "not compiled anew")
     host.compile_routing(False, True)
     host.compile_routing(False, True, early_dependents=True)
-    _must(
+    must(
         [built.variant for built in machine.built]
         == [(True, False, False)] * 2 + [(False, True, False), (False, True, True)],
         "another variant",
     )
-    _must(all(built.arch == "sm_90a" for built in machine.built), "for another architecture")
+    must(all(built.arch == "sm_90a" for built in machine.built), "for another architecture")
     if cute:
         words = [built.options.split() for built in machine.built]
-        _must(all("--enable-tvm-ffi" in given for given in words), "not by way of TVM FFI")
-        _must([options in given for given in words] == [True, True, False, False], "the options are lost")
+        must([options in given for given in words] == [True, True, False, False], "the options are lost")
         host.compile_routing(False, True, "--gpu-arch=sm_120a")
-        _must(
+        must(
             machine.built[-1].options.count("--gpu-arch") == 1 and machine.built[-1].arch == "sm_120a",
             "two architectures",
         )
-        machine.no_object = True
-        _must(callable(host.compile_routing(True, True)), "nothing to call where TVM FFI has none")
-        machine.no_object = False
     else:
         given_options = [built.options for built in machine.built]
-        _must(given_options == [options, options, "", ""], "the options are lost")
-    given = _call()
+        must(given_options == [options, options, "", ""], "the options are lost")
+    given = call()
     first(*(given[name] for name in ("logits", "bias", "ids", "weights", "metadata")), 2.5, 64, 32, TILE)
-    _check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compile_routing")
+    check_launch(machine.launched[-1], {**given, "renormalize": False}, {}, "compile_routing")
     machine.current = 2
     host.compile_routing(True, True)
-    _must(machine.built[-1].arch == "sm_103a", "not for the current device")
+    must(machine.built[-1].arch == "sm_103a", "not for the current device")
 
 
 def _a_variant_is_named_by_bools(machine: Machine) -> None:
@@ -340,14 +245,14 @@ def _a_variant_is_named_by_bools(machine: Machine) -> None:
         for function in (host.prepare, host.compile_routing, host.compiled_routing):
             needed = (True,) if function is host.prepare else (True, True)
             _not_bool(partial(function, *needed, early_dependents=wrong), text)
-    _must(len(machine.built) == built and not machine.launched, "something is compiled or launched")
+    must(len(machine.built) == built and not machine.launched, "something is compiled or launched")
 
 
 def _not_bool(ask: Callable[[], Any], text: str) -> None:
     try:
         ask()
     except ValueError as error:
-        _must(str(error) == text, f"refused as: {error}")
+        must(str(error) == text, f"refused as: {error}")
     else:
         raise NoticedError(f"accepted: {text}")
 
@@ -357,12 +262,12 @@ def _without_a_device_it_compiles_for_sm_90a(machine: Machine) -> None:
         machine = Machine(machine.backend, devices=0, capturing=capturing)
         host = machine.host()
         host.prepare(False)
-        _must(host.compiled_routing(True, False) is host.compiled_routing(True, False), "compiled anew")
+        must(host.compiled_routing(True, False) is host.compiled_routing(True, False), "compiled anew")
         host.compile_routing(True, True)
         variants = [(False, False, False), (True, False, False), (True, True, False)]
-        _must([built.variant for built in machine.built] == variants, f"compiled {machine.built}")
-        _must([built.arch for built in machine.built] == ["sm_90a"] * 3, "not for sm_90a")
-        _must(not machine.launched and not machine.loaded, "loaded without a device")
+        must([built.variant for built in machine.built] == variants, f"compiled {machine.built}")
+        must([built.arch for built in machine.built] == ["sm_90a"] * 3, "not for sm_90a")
+        must(not machine.launched and not machine.loaded, "loaded without a device")
 
 
 def _a_kernel_that_cannot_be_loaded_is_told(machine: Machine) -> None:
@@ -373,14 +278,14 @@ def _a_kernel_that_cannot_be_loaded_is_told(machine: Machine) -> None:
     try:
         host.prepare()
     except RuntimeError as error:
-        _must("CUDA cannot load the kernel" in str(error) and "209" in str(error), f"told as: {error}")
+        must("CUDA cannot load the kernel" in str(error) and "209" in str(error), f"told as: {error}")
     else:
         raise NoticedError("accepted")
     host = machine.host()
     library = object()
     host.ctypes.CDLL = lambda name: library  # an older driver
     host.prepare()
-    _must(len(machine.built) >= 3, "an older driver is refused")
+    must(len(machine.built) >= 3, "an older driver is refused")
 
 
 _CHECKS: Final[tuple[Callable[[Machine], None], ...]] = (
@@ -396,4 +301,5 @@ _CHECKS: Final[tuple[Callable[[Machine], None], ...]] = (
     _a_variant_is_named_by_bools,
     _without_a_device_it_compiles_for_sm_90a,
     _a_kernel_that_cannot_be_loaded_is_told,
+    *repeats.CHECKS,
 )

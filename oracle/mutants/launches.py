@@ -1,5 +1,6 @@
 """Reads how the compiled code is launched: its CTAs, dependent on the one before, each argument in place."""
 
+import os
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 from oracle.artifacts import artifact
 from oracle.backends.cute import PARAMETERS
-from spec.constants import ALIGNMENT, NUM_EXPERTS, ROW_STRIDE_MULTIPLE, TOP_K
+from spec.constants import ALIGNMENT
 
 _PROGRAMMATIC_SERIALIZATION: Final = 6
 """``cudaLaunchAttributeProgrammaticStreamSerialization``."""
@@ -18,65 +19,80 @@ _CLUSTER: Final = re.compile(
 )
 """A store into the dimensions of the cluster that a launch attribute holds."""
 
-_SHAPES: Final = {
-    "logits": ((None, NUM_EXPERTS), (None, 1)),
-    "bias": ((NUM_EXPERTS,), (1,)),
-    "ids": ((None, TOP_K), (TOP_K, 1)),
-    "weights": ((None, TOP_K), (TOP_K, 1)),
-    "metadata": ((None,), (1,)),
+_PROMISED: Final = {
+    "logits": ("Float32", ALIGNMENT),
+    "row_stride": ("Int64", None),
+    "bias": ("Float32", ALIGNMENT),
+    "ids": ("Int32", 4),
+    "weights": ("Float32", 4),
+    "tokens": ("Int32", None),
+    "scale": ("Float32", None),
+    "metadata": ("Int32", ALIGNMENT),
+    "offset": ("Int32", None),
+    "count": ("Int32", None),
+    "tile": ("Int32", None),
 }
-_WORD: Final = 4
-_PARAMETERS: Final = 9
-"""Of the compiled function, as ``compile_routing`` promises it."""
+"""What the compiled function takes, in order: a number's type, or what an address points to and lies on."""
+
+_WORDS: Final = {"Int64": "int64", "Int32": "int32", "Float32": "float32"}
 
 
 def _cute() -> str | None:
-    """Read the host code that the DSL makes, and what its tensors promise."""
+    """Read the host code that the DSL makes, and what its arguments promise."""
     compiler = import_module("impl_cute.compiler")
     for metadata in (True, False):
         promised = _promises(compiler, metadata)
         if promised is not None:
             return promised
         made = compiler.compile_variant(metadata, True, "--gpu-arch sm_90a --enable-tvm-ffi")
-        if not callable(getattr(made, "__tvm_ffi_object__", None)):
-            return "there is no way to the bare function, which the host launches"
-        text = str(made.ir_module)
-        if f"Expects {_PARAMETERS} parameters" not in text:
-            return "the compiled function takes other parameters, or a stream: it must find the current one"
-        found = _read_host_code(text, metadata)
+        found = _read_host_code(str(made.ir_module), metadata) or _load(compiler, metadata)
         if found is not None:
             return found
     return None
 
 
 def _promises(compiler: Any, metadata: bool) -> str | None:
-    """Say where the fake tensors promise what the contract does not."""
-    names = [name for name in _SHAPES if metadata or name != "metadata"]
-    tensors = [
-        a for a in compiler._arguments(metadata) if hasattr(a, "element_type") and hasattr(a, "stride")
+    """Say where the arguments that are compiled for promise what the contract does not."""
+    *given, stream = compiler._arguments(metadata)
+    if len(given) != len(_PROMISED) or getattr(stream, "use_tvm_ffi_env_stream", True):
+        return f"{len(given)} arguments, not {len(_PROMISED)}, or no stream"
+    for (name, (kind, aligned)), argument in zip(_PROMISED.items(), given, strict=True):
+        if name == "metadata" and not metadata:
+            if argument is not None:
+                return "metadata where there is none"
+        elif aligned is None:
+            if type(argument).__name__ != kind:
+                return f"{name} is a {type(argument).__name__}"
+        elif aligned % argument._assumed_align or argument._dtype.__name__ != kind:
+            return f"{name} promises {argument._assumed_align} bytes of {argument._dtype.__name__}"
+        elif argument.memspace.name != "gmem":
+            return f"{name} points to {argument.memspace.name}"
+    return None
+
+
+def _load(compiler: Any, metadata: bool) -> str | None:
+    """Load the code that the host would launch, and see what it says that it takes."""
+    before = sorted(os.listdir())
+    code = compiler.compile_object(metadata, True, "--gpu-arch sm_90a")
+    if artifact("cute", metadata, True).cubin not in code:
+        return "the object has another kernel than the one that is read"
+    said = "nothing"
+    try:
+        compiler.load_object(code)()
+    except TypeError as error:
+        said = str(error)
+    takes = [
+        f"{name}: {_WORDS[kind] if aligned is None else 'DataPointer'}"
+        for name, (kind, aligned) in _PROMISED.items()
     ]
-    if len(tensors) != len(names):
-        return f"{len(tensors)} tensors, not {len(names)}"
-    for name, tensor in zip(names, tensors, strict=True):
-        shape, strides = _SHAPES[name]
-        for promised, right in zip((*tensor.shape, *tensor.stride), (*shape, *strides), strict=True):
-            if isinstance(promised, int) != (right is not None) or (right is not None and promised != right):
-                return f"{name} promises {promised} where the contract says {right or 'any'}"
-            if right is None and ROW_STRIDE_MULTIPLE % _divisor(promised):
-                return f"{name} promises multiples of {_divisor(promised)}"
-        aligned = _WORD if name in ("ids", "weights") else ALIGNMENT
-        if aligned % tensor._assumed_align:
-            return f"{name} promises {tensor._assumed_align} bytes"
-        kind = "Int32" if name in ("ids", "metadata") else "Float32"
-        if tensor.element_type.__name__ != kind:
-            return f"{name} promises {tensor.element_type.__name__}"
-    return None if "i64" in str(tensors[0].stride[0]) else "the row stride has 32 bits"
-
-
-def _divisor(symbol: object) -> int:
-    """Return what the symbolic number is promised to be a multiple of, from its text as ``?{i64 div=4}``."""
-    match = re.search(r"div=(\d+)", str(symbol))
-    return int(match[1]) if match is not None else 1
+    if not metadata:
+        takes[list(_PROMISED).index("metadata")] = "metadata: None"
+    right = f"launch({', '.join(takes)}, stream: Stream)"
+    if right not in said:
+        return f"the loaded function says {said}"
+    if sorted(os.listdir()) != before:
+        return "files are left in the current folder"
+    return None
 
 
 def _read_host_code(text: str, metadata: bool) -> str | None:
@@ -86,8 +102,6 @@ def _read_host_code(text: str, metadata: bool) -> str | None:
         return "no launch function"
     constants: dict[str, str] = dict(re.findall(r"(%\d+) = llvm\.mlir\.constant\((-?\d+) : i\d+\)", body[1]))
     values = {f"%arg{i}": f"arg{i}" for i in range(16)}
-    for name, source, path in re.findall(r"(%\d+) = llvm\.extractvalue (%arg\d+)\[([\d, ]+)\]", body[1]):
-        values[name] = f"{source[1:]}.{path.replace(', ', '.')}"
     cells: dict[str, str] = {}
     slots: dict[str, str] = {}
     fields: dict[str, str] = {}
@@ -121,11 +135,8 @@ def _launched(
     metadata: bool,
 ) -> str | None:
     compiled = artifact("cute", metadata, True)
-    tensors = [name for name in _SHAPES if metadata or name != "metadata"]
-    numbers = ("scale", "offset", "count", "tile", "stream")
-    sources = {name: f"arg{i}.0" for i, name in enumerate(tensors)}
-    sources |= {name: f"arg{len(tensors) + i}" for i, name in enumerate(numbers)}
-    sources |= {"tokens": "arg0.1.0", "row_stride": "arg0.1.1"}
+    passed = [name for name in _PROMISED if metadata or name != "metadata"]
+    sources = {name: f"arg{i}" for i, name in enumerate([*passed, "stream"])}
     right = [sources[name] for name in PARAMETERS if name in sources]
     given = [slots.get(str(i), "nothing") for i in range(len(right))]
     if given != right:

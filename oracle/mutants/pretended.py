@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 STREAM: Final = 7000
 _FUNCTION: Final = 1234
+_TENSORS: Final = ("logits", "bias", "ids", "weights", "metadata")
 _ARCHES: Final = ((9, 0), (10, 0), (10, 3))
 
 
@@ -60,6 +61,8 @@ class Machine:
         The device, the variant and the arguments by name of every launch.
     loaded, scratch
         Functions that were loaded, and what was allocated on the device.
+    handed
+        The tensors that a compiled variant is being called with.
     compiling, most_at_once
         Compilations going on, and the most there were.
     """
@@ -69,11 +72,11 @@ class Machine:
     current: int = 0
     capturing: bool | None = False
     load_status: int = 0
-    no_object: bool = False
     built: list[Built] = field(default_factory=list)
     launched: list[dict[str, Any]] = field(default_factory=list)
     loaded: list[int] = field(default_factory=list)
     scratch: list[str] = field(default_factory=list)
+    handed: dict[str, Any] = field(default_factory=dict)
     compiling: int = 0
     most_at_once: int = 0
 
@@ -87,11 +90,23 @@ class Machine:
         self._patch(torch)
         host: Any = import_module(f"impl_{self.backend}.host")
         if self.backend == "cute":
-            host.compile_variant = self._compile_cute
+            host.compile_object, host.load_object = self._compile_cute, self._load_cute
+            host.stored_function = self._stored_cute
         else:
             host.compiler.build = self._build_triton
             library = SimpleNamespace(cuFuncLoad=self._load)
             host.ctypes = SimpleNamespace(CDLL=lambda name: library, c_void_p=int)
+        call = host.Routing.__call__
+
+        def handing(routing: Any, *arguments: Any) -> Any:
+            self.handed = dict(zip(_TENSORS, arguments, strict=False))
+            try:
+                return call(routing, *arguments)
+            finally:
+                self.handed = {}
+
+        host.Routing.__call__ = handing
+        self.scratch.clear()  # of what the import tries out
         return host
 
     def _patch(self, torch: Any) -> None:
@@ -105,6 +120,7 @@ class Machine:
         cuda.device = self._on
         cuda.get_device_capability = lambda device=None: _ARCHES[self.current if device is None else device]
         cuda.is_current_stream_capturing = self._capturing
+        torch._C._cuda_getDevice = self._current
         torch._C._cuda_getCurrentRawStream = lambda device: STREAM + device
         torch.zeros = lambda *shape, **how: self._made(zeros, shape, how)
         torch.empty = lambda *shape, **how: self._made(empty, shape, how)
@@ -128,8 +144,9 @@ class Machine:
             self.current = before
 
     def _made(self, make: Any, shape: tuple[Any, ...], how: dict[str, Any]) -> Any:
-        self.scratch.append(str(how.pop("device", "cpu")))
-        return make(*shape, **how)
+        device = str(how.get("device", "cpu"))
+        self.scratch.append(device)
+        return make(*shape, **(how | {"device": "cpu"} if device.startswith("cuda") else how))
 
     def _load(self, function: Any) -> int:
         self.loaded.append(int(function))
@@ -137,26 +154,26 @@ class Machine:
 
     def _compile_cute(
         self, metadata: bool, renormalize: bool, options: str, early_dependents: bool = False
-    ) -> Any:
+    ) -> bytes:
         time.sleep(0.01)  # long enough for another thread to arrive
         words = options.replace("=", " ").split()
         arch = words[words.index("--gpu-arch") + 1] if "--gpu-arch" in words else None
-        variant = (metadata, renormalize, early_dependents)
-        self.built.append(Built(self.current, variant, arch, options))
+        self.built.append(Built(self.current, (metadata, renormalize, early_dependents), arch, options))
+        return bytes([metadata, renormalize, early_dependents])
 
+    def _load_cute(self, code: bytes) -> Any:
         def launch(*arguments: Any) -> None:
-            names = ("logits", "bias", "ids", "weights", "metadata", "scale", "offset", "count", "tile")
-            given = dict(zip(names, arguments, strict=True))
-            logits = given["logits"]
-            # The compiled function takes the stream of the tensors' device; the current one must be it too.
-            given |= {"b": logits.shape[0], "row_stride": logits.stride(0), "stream": STREAM + _index(logits)}
-            self._record(self.current, variant, given)
+            names = (
+                "logits", "row_stride", "bias", "ids", "weights", "b", "scale", "metadata", "offset", "count",
+                "tile", "stream",
+            )  # fmt: skip
+            self._record(self.current, tuple(map(bool, code)), dict(zip(names, arguments, strict=True)))
 
-        def compiled(*arguments: Any) -> None:
-            launch(*arguments)
+        return launch
 
-        compiled.__tvm_ffi_object__ = lambda: None if self.no_object else launch  # type: ignore[attr-defined]
-        return compiled
+    def _stored_cute(self, metadata: bool, renormalize: bool, arch: str, early_dependents: bool) -> Any:
+        code = self._compile_cute(metadata, renormalize, f"--gpu-arch {arch}", early_dependents)
+        return self._load_cute(code)
 
     def _build_triton(
         self,
@@ -195,18 +212,18 @@ class Machine:
         )
 
     def _record(self, device: int, variant: tuple[bool, ...], given: dict[str, Any]) -> None:
-        for name in ("logits", "bias", "ids", "weights", "metadata"):
-            if hasattr(given[name], "data_ptr"):
-                given[f"{name}_tensor"] = given[name]
-                given[name] = given[name].data_ptr()
+        given |= {f"{name}_tensor": tensor for name, tensor in self.handed.items()}
         self.launched.append({"device": device, "variant": variant, **given})
 
 
 _ORIGINALS: Final[dict[str, Any]] = {}
 
 
-def _index(tensor: Any) -> int:
-    return getattr(tensor.device, "index", None) or 0
+def original(name: str) -> Any:
+    """Return a function of torch as it is on no pretended machine."""
+    import torch
+
+    return _ORIGINALS.get(name, getattr(torch, name))
 
 
 def in_threads(number: int, ask: Any) -> list[Any]:

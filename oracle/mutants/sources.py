@@ -19,7 +19,7 @@ _DIGITS: Final = 5
 FILES: Final = {
     "cute": ("impl_cute.kernel", "impl_cute.primitives", "impl_cute.compiler", "impl_cute.host"),
     "triton": ("impl_triton.kernel", "impl_triton.compiler", "impl_triton.host"),
-    CONTRACT: ("spec.contract",),
+    CONTRACT: ("spec.contract", "spec.repeated"),
 }
 """The groups of mutants: the modules of each backend; the rules on arguments, judged through both hosts."""
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from oracle.mutants import device, hosts
 from oracle.mutants.device import Code
-from oracle.mutants.sources import CONTRACT, Mutant
+from oracle.mutants.sources import CONTRACT, FILES, Mutant, path_of
 from oracle.mutants.verdict import CAUGHT, REJECTED, SURVIVED, Verdict
 
 _CPU_SECONDS: Final = 25
@@ -170,7 +170,9 @@ def _place(task: Task, folder: Path) -> None:
     if not task.full:
         device.limit()
     if task.group == CONTRACT and task.mutant is not None:
-        _replace("spec.contract", changed / "spec" / "contract.py")
+        for name in FILES[CONTRACT]:  # in the order of their imports
+            path = changed / f"{name.replace('.', '/')}.py"
+            _replace(name, path if path.exists() else path_of(name))
 
 
 def _replace(name: str, path: Path) -> None:

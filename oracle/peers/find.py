@@ -10,9 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from oracle.artifacts import cache_folder, locked
+from oracle.artifacts import locked
 from oracle.errors import CannotRunError
 from oracle.peers import build, manifest
+from spec.folders import cache_folder
 
 VARIABLE: Final = "MUSESPARK_PEERS"
 """The environment variable that names a folder made by ``ci/peers``."""

@@ -11,7 +11,7 @@ from typing import Final
 from hypothesis import Phase, configuration, find, settings
 from hypothesis.errors import NoSuchExample
 
-from oracle import artifacts, backends, check, replay
+from oracle import backends, check, replay
 from oracle.compare import PERMITTED
 from oracle.errors import CannotRunError
 from oracle.outcome import Finding
@@ -22,6 +22,7 @@ from oracle.search.smaller import shrink
 from oracle.search.strategies import groups
 from oracle.search.whole import FAMILY, Whole, batch_of, first_wrong
 from oracle.workers import Workers
+from spec.folders import cache_folder
 
 _EXAMPLES: Final = 16
 """Batches that a worker draws at a time."""
@@ -174,7 +175,7 @@ def _tasks(
 def execute(task: Task) -> Hunt:
     """Draw the task's batches; shrink the first problem that the target gets wrong."""
     # Hypothesis keeps what it reads from sources in a folder, which is the current one otherwise.
-    configuration.set_hypothesis_home_dir(artifacts.cache_folder() / "hypothesis")
+    configuration.set_hypothesis_home_dir(cache_folder() / "hypothesis")
     judge = partial(first_wrong, task.target)
     examples = problems = 0
 

@@ -101,12 +101,10 @@ def test_compile_routing_launches_the_same_code(metadata, renormalize, arch, mon
     made = []
 
     def spy(*arguments):
-        made.append(compiler.compile_variant(*arguments))
+        made.append(compiler.compile_object(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(host, "compile_variant", spy)
+    monkeypatch.setattr(host, "compile_object", spy)
     host.compile_routing(metadata, renormalize, f"--gpu-arch={arch}")
     (launched,) = made
-    compiled = artifact("cute", metadata, renormalize, arch)
-    assert launched.__ptx__ == compiled.ptx
-    assert launched.__cubin__ == compiled.cubin
+    assert artifact("cute", metadata, renormalize, arch).cubin in launched

@@ -12,8 +12,10 @@ import torch
 from impl_cute import host
 from spec.contract import check_route
 from spec.layout import metadata_size
+from spec.repeated import RepeatedCheck
 
 UNTOUCHED = -7
+STREAM = 77
 
 
 class OnCuda:
@@ -36,13 +38,13 @@ class Machine:
         time.sleep(0.02)  # long enough for another thread to arrive
         variant = (metadata, renormalize, early_dependents)
         self.compiled.append((self.current, variant, options))
-        machine = self
+        return bytes(variant)
 
-        class Built:
-            def __tvm_ffi_object__(self):
-                return lambda *arguments: machine.launched.append((variant, *arguments))
+    def load(self, code):
+        return lambda *arguments: self.launched.append((tuple(map(bool, code)), *arguments))
 
-        return Built()
+    def stored(self, metadata, renormalize, arch, early_dependents):
+        return self.load(self.compile(metadata, renormalize, arch, early_dependents))
 
     @contextmanager
     def on(self, device):
@@ -59,7 +61,12 @@ def machine(monkeypatch):
     monkeypatch.setattr(host, "_compiled", {})
     monkeypatch.setattr(host, "_loaded", set())
     monkeypatch.setattr(host, "_has_device", lambda: True)
-    monkeypatch.setattr(host, "compile_variant", machine.compile)
+    monkeypatch.setattr(host, "compile_object", machine.compile)
+    monkeypatch.setattr(host, "load_object", machine.load)
+    monkeypatch.setattr(host, "stored_function", machine.stored)
+    monkeypatch.setattr(host, "_check", RepeatedCheck("cuda", torch))
+    monkeypatch.setattr(host, "_current", lambda: machine.current)
+    monkeypatch.setattr(host, "_stream", lambda device: STREAM + device)
     monkeypatch.setattr(torch.cuda, "device", machine.on)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: machine.current)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: [(9, 0), (10, 3)][machine.current])
@@ -88,18 +95,45 @@ def call(tokens=3, tile=8, index=0, row_stride=260):
     return on_cuda | {"scale": 2.5, "local_expert_offset": 64, "num_local_experts": 32, "tile_n": tile}
 
 
-def test_route_hands_tensors_and_checked_numbers_to_the_variant(machine):
+def places(made):
+    return {name: made[name].data_ptr() for name in ("logits", "bias", "ids", "weights", "metadata")}
+
+
+def launched(logits, bias, ids, weights, metadata, numbers, row_stride=260, device=0):
+    """What a launch of three tokens is given; numbers are scale, offset, count and tile."""
+    scale, *rest = numbers
+    return (logits, row_stride, bias, ids, weights, 3, scale, metadata, *rest, STREAM + device)
+
+
+def test_route_hands_addresses_and_checked_numbers_to_the_variant(machine):
     made = call()
-    host.route(**made, renormalize=False)
+    for _ in range(2):
+        host.route(**made, renormalize=False)
+    assert (
+        machine.launched == [((True, False, False), *launched(**places(made), numbers=(2.5, 64, 32, 8)))] * 2
+    )
+
+
+def test_a_compiled_routing_launches_what_it_is_called_with(machine):
+    made = call()
     tensors = [made[name] for name in ("logits", "bias", "ids", "weights", "metadata")]
-    assert machine.launched == [((True, False, False), *tensors, 2.5, 64, 32, 8)]
+    for routing in (host.compiled_routing(True, False), host.compile_routing(True, False)):
+        routing(*tensors, 2.5, 64, 32, 8)
+    assert (
+        machine.launched == [((True, False, False), *launched(**places(made), numbers=(2.5, 64, 32, 8)))] * 2
+    )
+    host.compiled_routing(False, True)(*tensors[:4], None, 1.0, 0, 0, 0)
+    plain = places(made) | {"metadata": None}
+    assert machine.launched[-1] == ((False, True, False), *launched(**plain, numbers=(1.0, 0, 0, 0)))
 
 
 def test_route_without_metadata_looks_at_no_range_and_takes_the_plain_variant(machine):
     made = call()
     tensors = [made[name] for name in ("logits", "bias", "ids", "weights")]
     host.route(*tensors, 1e39, local_expert_offset="none", num_local_experts=None, tile_n=-1)
-    assert machine.launched == [((False, True, False), *tensors, None, float("inf"), 0, 0, 0)]
+    numbers = (float("inf"), 0, 0, 0)
+    plain = places(made) | {"metadata": None}
+    assert machine.launched == [((False, True, False), *launched(**plain, numbers=numbers))]
 
 
 def test_early_dependents_is_a_variant_of_its_own(machine):
@@ -142,10 +176,8 @@ def test_a_wrong_argument_is_named_and_nothing_is_compiled_launched_or_written(m
 def test_route_compiles_for_the_device_of_its_tensors_and_leaves_the_current_one(machine):
     host.route(**call(index=1))
     host.route(**call(index=0))
-    assert [(device, options.split()[-1]) for device, *_, options in machine.compiled] == [
-        (1, "sm_103a"),
-        (0, "sm_90a"),
-    ]
+    assert [(device, arch) for device, _, arch in machine.compiled] == [(1, "sm_103a"), (0, "sm_90a")]
+    assert [stream for *_, stream in machine.launched] == [STREAM + 1, STREAM]
     assert machine.current == 0
 
 
@@ -193,18 +225,24 @@ def test_prepare_makes_the_pair_of_variants_that_it_is_asked_for(machine, scratc
     assert [variant for variant, *_ in machine.launched] == pair
 
 
-def test_prepare_runs_on_tensors_that_the_contract_allows(machine, scratch):
+def test_prepare_runs_on_tensors_that_the_contract_allows(machine, scratch, monkeypatch):
+    called = []
+
+    def spy(routing, *arguments):
+        called.append(arguments)
+
+    monkeypatch.setattr(host.Routing, "__call__", spy)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         host.prepare()
     finally:
         torch.set_default_dtype(before)
-    for (metadata, renormalize, _), *tensors, buffer, scale, offset, count, tile in machine.launched:
+    for *tensors, buffer, scale, offset, count, tile in called:
         on_cuda = [OnCuda(tensor) for tensor in tensors]
-        checked = (scale, renormalize, OnCuda(buffer) if metadata else None, offset, count, tile, False)
+        checked = (scale, True, None if buffer is None else OnCuda(buffer), offset, count, tile, False)
         check_route(*on_cuda, *checked, device_type="cuda")
-    assert len(machine.launched) == 2
+    assert [buffer is None for _, _, _, _, buffer, *_ in called] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -237,8 +275,8 @@ def test_compile_routing_compiles_anew_and_an_architecture_in_its_options_wins(m
     first = host.compile_routing(True, False, "--generate-line-info")
     assert host.compile_routing(True, False, "--gpu-arch=sm_120a") is not first
     assert [options for *_, options in machine.compiled] == [
-        "--enable-tvm-ffi --gpu-arch sm_90a --generate-line-info",
-        "--enable-tvm-ffi --gpu-arch=sm_120a",
+        "--gpu-arch sm_90a --generate-line-info",
+        "--gpu-arch=sm_120a",
     ]
 
 
@@ -262,13 +300,18 @@ def test_prepare_refuses_what_is_no_bool(machine):
 WITHOUT_A_DEVICE = """
 import torch
 from impl_cute import host
+from impl_cute.compiler import compile_kernel
 from spec.contract import check_route
 if torch.cuda.is_available():
     raise SystemExit("hide the devices")
 host.prepare(False)
 routing = host.compiled_routing(True, False)
 assert routing is host.compiled_routing(True, False)
-assert ".target sm_90a" in host.compile_routing(True, False).__ptx__
+compiled = []
+compile_object = host.compile_object
+host.compile_object = lambda *arguments: compiled.append(compile_object(*arguments)) or compiled[-1]
+host.compile_routing(True, False)
+assert compile_kernel(True, False, "sm_90a").cubin in compiled[0]
 ids, weights = torch.zeros(1, 8, dtype=torch.int32), torch.zeros(1, 8)
 try:
     host.route(torch.zeros(1, 256), torch.zeros(256), ids, weights, 1.0)

@@ -18,6 +18,7 @@ import pytest
 
 import spec
 from spec import contract, host
+from spec.repeated import RepeatedCheck
 
 BLOCK_BYTES = 1 << 17
 POISON = 0x5A
@@ -216,6 +217,16 @@ class TestEveryRule:
         with pytest.raises(ValueError, match=message):
             host.route(**given)
         assert (block.bytes == POISON).all()
+
+    def test_a_call_that_has_passed_lets_none_pass_that_breaks_the_rule(self, change, message):
+        check = RepeatedCheck("cpu")
+        _, right = arguments(batch=change.get("batch", 3))
+        for _ in range(2):
+            check(**right)
+        _, given = arguments(**change)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=message):
+                check(**given)
 
     def test_the_rule_comes_before_the_device(self, change, message):
         _, given = arguments(**change)

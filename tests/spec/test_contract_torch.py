@@ -6,6 +6,7 @@ import torch
 
 import spec
 from spec import contract, host
+from spec.repeated import RepeatedCheck
 
 
 def arguments(batch: int = 2) -> dict:
@@ -77,6 +78,16 @@ def test_what_is_outside_is_named_and_nothing_is_written(change, message):
     with pytest.raises(ValueError, match=message):
         host.route(**(given | change))
     assert all((output == -7).all() for output in outputs)
+
+
+@pytest.mark.parametrize("library", [torch, None], ids=["torchs-comparison", "ours"])
+@pytest.mark.parametrize(("change", "message"), OUTSIDE.values(), ids=OUTSIDE)
+def test_what_is_outside_is_named_also_after_calls_that_have_passed(change, message, library):
+    check = RepeatedCheck("cpu", library)
+    for batch in (2, 2, 3):
+        check(**arguments(batch))
+    with pytest.raises(ValueError, match=message):
+        check(**(arguments() | change))
 
 
 def test_cuda_is_asked_for_in_vain_with_cpu_tensors():

@@ -8,6 +8,7 @@ import torch
 
 from impl_triton import compiler, host
 from spec.layout import metadata_size
+from spec.repeated import RepeatedCheck
 
 STREAM = 77
 FUNCTION = 1234
@@ -54,10 +55,12 @@ def machine(monkeypatch):
     monkeypatch.setattr(compiler, "build", machine.build)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: machine.device)
+    monkeypatch.setattr(host, "_current", lambda: machine.device)
+    monkeypatch.setattr(host, "_stream", lambda device: STREAM + device)
+    monkeypatch.setattr(host, "_check", RepeatedCheck("cuda", torch))
     monkeypatch.setattr(torch.cuda, "device", machine.on)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (10, 3) if device else (9, 0))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: machine.capturing)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: STREAM + device, raising=False)
     return machine
 
 
@@ -98,6 +101,70 @@ def test_early_dependents_is_a_variant_of_its_own(machine):
         host.route(**arguments(), early_dependents=early)
     assert [variant for _, variant, _, _ in machine.built] == [(True, True, True), (True, True, False)]
     assert len(machine.launches) == 3
+
+
+class Launcher:
+    """Triton's launcher as one of its versions is, above the C function that it calls in the end."""
+
+    def __init__(self, apart, scratch=0, adds=()):
+        self.apart, self.global_scratch_size, self.profile_scratch_size = apart, scratch, 0
+        self.adds, self.launches, self.calls = adds, [], 0
+
+    def launch(self, *arguments):
+        self.launches.append(arguments)
+
+    def __call__(self, x, y, z, stream, function, packed, metadata, enter, leave, *arguments):
+        self.calls += 1
+        if self.apart:
+            fixed = (function, False, True, packed, metadata, enter, leave, None, None, "types")
+            self.launch(x, y, z, stream, *fixed, (*arguments, *self.adds))
+        else:
+            fixed = (function, False, True, None, None, packed, metadata, enter, leave)
+            self.launch(x, y, z, stream, *fixed, *arguments, *self.adds)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["arguments-in-a-row", "arguments-in-a-tuple"])
+def test_a_launch_calls_what_tritons_launcher_calls(machine, monkeypatch, apart):
+    launcher, asked = Launcher(apart), Launcher(apart)
+    monkeypatch.setattr(machine, "run", launcher)
+    call = arguments(row_stride=1 << 10)
+    for _ in range(3):
+        host.route(**call)
+    assert launcher.calls == 1, "the launcher is asked once, and not called for a launch"
+    names = ("logits", "bias", "ids", "weights", "metadata")
+    given = (*(call[name].data_ptr() for name in names), 3, 256, 2.5, 64, 32, 8, None, None, None)
+    asked(1, 1, 1, STREAM, FUNCTION, "packed", None, None, None, *given)
+    assert launcher.launches == asked.launches * 3
+
+
+@pytest.mark.parametrize("other", [{"scratch": 64}, {"adds": ("more",)}], ids=["scratch", "more-arguments"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_launcher_that_does_more_than_pass_on_is_called_for_every_launch(
+    machine, monkeypatch, other, apart
+):
+    launcher = Launcher(apart, **other)
+    monkeypatch.setattr(machine, "run", launcher)
+    host.route(**arguments())
+    before = launcher.calls
+    host.route(**arguments())
+    assert launcher.calls == before + 1
+    assert launcher.launches[-1][3] == STREAM
+
+
+def test_a_compiled_routing_launches_what_it_is_called_with(machine):
+    call = arguments(row_stride=260)
+    tensors = [call[name] for name in ("logits", "bias", "ids", "weights", "metadata")]
+    host.compiled_routing(True, True)(*tensors, 2.5, 64, 32, 8)
+    values = launched(machine)
+    assert [values[name] for name in ("b", "stride4", "scale", "offset", "count", "tile")] == [
+        3,
+        65,
+        2.5,
+        64,
+        32,
+        8,
+    ]
+    assert values["metadata"] == tensors[4].data_ptr()
 
 
 def test_route_without_metadata_takes_the_plain_variant(machine):
