@@ -36,6 +36,8 @@ class ClusterClocks(Knowledge):
         self.asynchronous = self.several | np.uint32(2)
         self.reduction = self.several | np.uint32(3)
         self.mbarrier = self.several | np.uint32(4)
+        # For each place, the stamps of asynchronous stores in the last phase that each lane has seen.
+        self._newest: dict[int, U32] = {}
 
     def mark(self, keys: Index, reduction: bool) -> U32:
         """Return the stamps of asynchronous stores that the present phases of mbarriers count."""
@@ -44,7 +46,7 @@ class ClusterClocks(Knowledge):
         for number in np.unique(place):
             phase[place == number] = self._arrivals[number].phase[target[place == number]]
         rank = self.geometry.rank[target]
-        number = ((phase & ((1 << self.bits_of_phase) - 1)) << RANK_BITS | rank) << PLACE_BITS | place
+        number = self._number(phase, rank, place)
         code = self.reduction if reduction else self.asynchronous
         return CLOSER | (number.astype(np.uint32) << np.uint32(self.bits)) | code
 
@@ -107,24 +109,33 @@ class ClusterClocks(Knowledge):
             bad |= self.is_mbarrier(old)
         return bad
 
+    def learnt(self) -> None:
+        """Note that `observed` has changed."""
+        self._newest.clear()
+
     def obviously(self, lanes: Lanes, count: int, old: U32) -> Bool:
-        """Return which stamps are of asynchronous stores to the own CTA whose phase the lane has seen end."""
-        number = ((old & ~CLOSER) >> np.uint32(self.bits)).astype(np.int64)
-        mine = self.is_asynchronous(old)
-        rank = self.geometry.rank.take(lanes.take(self.geometry.cta))
-        seen = np.zeros(len(old), np.bool_)
+        """Return which stamps are of asynchronous stores to the own CTA in the last phase a lane has seen."""
+        found = np.zeros(len(old), np.bool_)
         for place, observed in enumerate(self.observed):
-            own = lanes.take(observed)
-            if count > 1:
-                own = own.repeat(count)
-            seen |= (number & (MBARRIERS - 1) == place) & self._after(own, number >> (PLACE_BITS + RANK_BITS))
-        own_rank = rank.repeat(count) if count > 1 else rank
-        return np.asarray(mine & seen & (number >> PLACE_BITS & ((1 << RANK_BITS) - 1) == own_rank))
+            if place not in self._newest:
+                own = self._number(observed - 1, self.geometry.seat // self.geometry.pitch, place)
+                stamps = CLOSER | (own.astype(np.uint32) << np.uint32(self.bits)) | self.asynchronous
+                self._newest[place] = np.where(observed > 0, stamps, np.uint32(0))
+            newest = lanes.take(self._newest[place])
+            found |= old == (newest.repeat(count) if count > 1 else newest)
+        return found
+
+    def _number(self, phase: I64, rank: Index, place: Index | int) -> I64:
+        """Return what stands for a tick in the stamps of asynchronous stores."""
+        wrapped = phase & ((1 << self.bits_of_phase) - 1)
+        return (wrapped << RANK_BITS | rank) << PLACE_BITS | place
 
     def unordered_init(self, index: Index, stamp: U32, fenced: Bool) -> Bool:
         """Return which initialisations of mbarriers are not ordered before the lanes' use of them."""
-        bad = stamp >= self.cluster_base[index]
-        bad &= ~fenced | (stamp >= self.met_base[index])
+        base = np.where(fenced, self.met_base[index], self.cluster_base[index])
+        bad = stamp >= base
+        if not bad.any():
+            return bad
         bad &= (stamp & self.code_mask) != self.thread[index]
         left = np.flatnonzero(bad)
         bad[left] = self.unordered(index[left], stamp[left])

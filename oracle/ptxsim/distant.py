@@ -43,11 +43,6 @@ class DistantShared(Shared):
         return self.clocks.geometry
 
     @cached_property
-    def peers(self) -> Index:
-        """The CTAs of each CTA's cluster, by rank."""
-        return np.asarray(self.geometry.members.take(self.geometry.cluster_of, axis=0))
-
-    @cached_property
     def gone(self) -> npt.NDArray[np.bool_]:
         """Which CTAs have exited."""
         return np.zeros(self.geometry.ctas, np.bool_)
@@ -80,7 +75,7 @@ class DistantShared(Shared):
             raise fault("absent CTA", f"CTA {rank[position]} of a cluster of {count}", position)
         relative: Array = (address & _INSIDE) - np.uint32(self.start)
         span = self.check(relative, address, width, fault)
-        cta = self.peers[lanes.take(self.geometry.cta), rank]
+        cta = self.geometry.peers[lanes.take(self.geometry.cta), rank]
         self._present(lanes, address, cta, rank, fault)
         offsets: Index = cta * self.pitch + relative
         return offsets, span
@@ -122,7 +117,7 @@ class DistantShared(Shared):
 
     def cell_of(self, address: int, cta: int) -> int:
         """Return the cell of an address of a message, which may be of another CTA than the thread."""
-        owner = int(self.peers[cta, (address >> TAG) - 1]) if address >> TAG else cta
+        owner = int(self.geometry.peers[cta, (address >> TAG) - 1]) if address >> TAG else cta
         return super().cell_of(address & int(_INSIDE), owner)
 
     def _cells(self, offsets: Index, size: int) -> tuple[Index, int]:
@@ -195,8 +190,10 @@ class DistantShared(Shared):
     def own(self, lanes: Lanes, offsets: Index, fault: Fault) -> None:
         """Note the memory of mbarriers that lanes make."""
         first, cells = self._cells(offsets, BYTES)
-        self.tracker.write(lanes, first, cells, True, self.report(fault))
-        self.tracker.own(runs(first, cells))
+        places = offsets % self.pitch
+        span = int(places.min()), int(places.max()) + BYTES - 1
+        self.tracker.write(lanes, first, cells, True, self.report(fault), span)
+        self.tracker.own(runs(first, cells), span)
 
     def disown(self, offsets: Index) -> None:
         """Note memory that is no mbarrier's any more."""

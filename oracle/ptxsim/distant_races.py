@@ -14,10 +14,11 @@ from oracle.ptxsim.clocks import U32, Bool
 from oracle.ptxsim.cluster_clocks import CLOSER, ClusterClocks
 from oracle.ptxsim.geometry import Index
 from oracle.ptxsim.lanes import Lanes
-from oracle.ptxsim.races import Read, Report, Span, Tracker, apart
+from oracle.ptxsim.races import NOWHERE, Read, Report, Span, Tracker, apart
 from oracle.ptxsim.vectors import gather, runs
 
 _PAST_LIMIT: Final = 256
+_SPANS: Final = 8
 
 
 class DistantTracker(Tracker):
@@ -31,12 +32,41 @@ class DistantTracker(Tracker):
         self._past: list[Read] = []
         self._past_reader: U32 | None = None
         self._distant_reader: U32 | None = None
-        self._closer = False
+        # Where accesses have left stamps that need a closer look, and whether the present access is near one.
+        self._closer: list[Span] = []
+        self._near = True
         self._of_cta = True
         self._per_cta = cells // clocks.geometry.ctas
 
     def _writes_ordered(self) -> bool:
-        return not self._closer and super()._writes_ordered()
+        return not self._near and super()._writes_ordered()
+
+    def _look(self, span: Span | None) -> None:
+        """Note where an access of the own CTA will be."""
+        self._near = any(not apart(span, closer) for closer in self._closer)
+
+    def _leave_closer(self, span: Span) -> None:
+        """Note where stamps are left that need a closer look."""
+        if span not in self._closer:
+            self._closer.append(span)
+        if len(self._closer) > _SPANS:
+            first, last = (list(ends) for ends in zip(*self._closer, strict=True))
+            self._closer = [(min(first), max(last))]
+        self._near = True
+
+    def read(
+        self,
+        lanes: Lanes,
+        first: Index,
+        count: int,
+        aligned: bool,
+        report: Report,
+        span: Span | None = None,
+        alike: int = 1,
+    ) -> None:
+        """Note a read by the own CTA, as `Tracker` does."""
+        self._look(span)
+        super().read(lanes, first, count, aligned, report, span, alike)
 
     def _forget(self) -> None:
         self._past += self._log
@@ -75,7 +105,7 @@ class DistantTracker(Tracker):
         )
 
     def _late(self, lanes: Lanes, count: int, old: U32, late: Bool) -> Index:
-        if self._closer and (old[late] >= CLOSER).any():
+        if self._near and (old[late] >= CLOSER).any():
             late = late & ~self.clocks.obviously(lanes, count, old)
         return super()._late(lanes, count, old, late)
 
@@ -110,6 +140,7 @@ class DistantTracker(Tracker):
         atomic: bool = False,
     ) -> None:
         """Note a write by the own CTA, as `Tracker` does."""
+        self._look(span)
         self._check_reader(self._distant_reader, lanes, first, count, report)
         super().write(lanes, first, count, aligned, report, span, atomic=atomic)
 
@@ -155,7 +186,7 @@ class DistantTracker(Tracker):
         self._check_reader(self._past_reader, lanes, first, count, report)
         self._check_reader(self._distant_reader, lanes, first, count, report)
         self.writer[cells] = marks
-        self._closer = True
+        self._leave_closer(span)
         met = self._twice(cells)
         if len(met) and atomics:
             self.writer[cells[met]] = self.clocks.several_of(marks[met])
@@ -168,6 +199,9 @@ class DistantTracker(Tracker):
 
     def _twice(self, cells: Index) -> Index:
         """Return the places of cells that stand there more than once, but for one place of each."""
+        ascending = np.sort(cells)
+        if not (ascending[1:] == ascending[:-1]).any():
+            return NOWHERE
         order = np.argsort(cells, kind="stable")
         again = np.flatnonzero(cells[order][1:] == cells[order][:-1])
         return np.asarray(order[again])
@@ -192,10 +226,10 @@ class DistantTracker(Tracker):
             return report(position, cell, f"a {what}, whose phase the thread has not seen complete")
         return super()._race(first, count, old, place, problem, report)
 
-    def own(self, cells: Index) -> None:
+    def own(self, cells: Index, span: Span) -> None:
         """Note cells that are part of mbarriers from now on."""
         self.writer[cells] = CLOSER | self.clocks.mbarrier
-        self._closer = True
+        self._leave_closer(span)
 
     def disown(self, cells: Index) -> None:
         """Note that mbarriers are no more: nobody has written their cells."""

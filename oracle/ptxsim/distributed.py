@@ -1,6 +1,5 @@
 """A tile of clusters: what generated code asks of other CTAs' shared memory, and of mbarriers."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -8,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from oracle.ptxsim.access import Fault
-from oracle.ptxsim.atomics import accumulate
 from oracle.ptxsim.cluster_clocks import ClusterClocks
 from oracle.ptxsim.distant import DistantShared
 from oracle.ptxsim.errors import SimulationError
@@ -18,7 +16,6 @@ from oracle.ptxsim.mbarriers import BYTES, Mbarriers
 from oracle.ptxsim.memory import REGION_BITS
 from oracle.ptxsim.program import WINDOWS
 from oracle.ptxsim.tile import Tile
-from oracle.ptxsim.vectors import interleaved, part, scatter
 
 Array = npt.NDArray[Any]
 I64 = npt.NDArray[np.int64]
@@ -109,9 +106,10 @@ class Distributed(Tile):
         address = self._window(index, lanes, base, offset, space)
         fault = self._fault(index, lanes)
         if space == "shared":
-            offsets = self.shared.offsets(lanes, address, BYTES, fault)
-        else:
-            offsets, _ = self.distant.elsewhere(lanes, address, BYTES, fault)
+            relative = address - np.uint32(self.program.shared_start)
+            self.shared.check(relative, address, BYTES, fault)
+            return lanes.take(self.geometry.cta), relative.astype(np.intp), address
+        offsets, _ = self.distant.elsewhere(lanes, address, BYTES, fault)
         cta = offsets // self.shared.pitch
         return cta, offsets - cta * self.shared.pitch, address
 
@@ -261,76 +259,7 @@ class Distributed(Tile):
         detail = f"waits for an mbarrier whose {self.mbarriers.lacks(key)}"
         return self.error("deadlock", detail, index, lane, address, name)
 
-    # Asynchronous stores.
-
-    def store_async(
-        self,
-        index: int,
-        lanes: Lanes,
-        base: Array,
-        offset: int,
-        bar: Array,
-        bar_offset: int,
-        space: str,
-        code: str,
-        values: tuple[Array, ...],
-        name: str = "",
-    ) -> None:
-        """``st.async``, or ``red.async`` of operation ``name``."""
-        if not lanes.n:
-            return
-        fault = self._fault(index, lanes)
-        address = self._window(index, lanes, base, offset, space)
-        size = np.dtype(code).itemsize * len(values)
-        offsets, span = self.distant.elsewhere(lanes, address, size, fault)
-        keys, named = self._keys(index, lanes, bar, bar_offset, space)
-        apart = offsets // self.shared.pitch != keys % self.geometry.ctas
-        if apart.any():
-            position = int(np.flatnonzero(apart)[0])
-            raise named("mbarrier", "the mbarrier is in another CTA than the destination", position)
-        self.distant.bring(lanes, offsets, size, span, keys, bool(name), fault)
-        self.cluster_clocks.contribute(lanes, keys)
-        picked = [np.broadcast_to(lanes.pick(v), lanes.n) for v in values]
-        late = None if self.order.late is None else lanes.take(self.order.late)
-        store = _Store(index, lanes, offsets, keys, code, picked, name)
-        if late is None:
-            self._deliver(store)
-        else:
-            self._deliver(store.part(~late))
-            self.under_way.append(store.part(late))
-
-    @cached_property
-    def under_way(self) -> "list[_Store]":
-        """Stores that are issued but have not arrived."""
-        return []
-
-    def deliver_late(self) -> bool:
-        """Let the last of the stores under way arrive; return whether there was one."""
-        while self.under_way:
-            store = self.under_way.pop()
-            if len(store.keys):
-                self.distant.remark(store.offsets, store.size, store.keys, bool(store.name))
-                self._deliver(store)
-                return True
-        return False
-
-    def _deliver(self, store: "_Store") -> None:
-        """Write what stores have brought, and tell their mbarriers."""
-        if not len(store.keys):
-            return
-        view = self.shared.view(store.code)
-        first = part(store.offsets, np.dtype(store.code).itemsize)
-        if store.name:
-            accumulate(store.name, view, first, store.values[0])
-        else:
-            values = interleaved(store.values, len(first), store.code)
-            scatter(view, first, len(store.values), True, values)
-        place = np.array(self.mbarriers.places)[store.keys // self.geometry.ctas]
-        fault = self._named(store.index, store.lanes, place, place + self.program.shared_start)
-        self.mbarriers.complete(store.keys, np.full(len(store.keys), store.size, np.int64), fault)
-        self._tell()
-
-    # Fences, and the end.
+    # Fences, and the barrier of the cluster.
 
     def fence_init(self, lanes: Lanes) -> None:
         """``fence.mbarrier_init.release.cluster``."""
@@ -348,51 +277,3 @@ class Distributed(Tile):
         self.cluster_clocks.cluster_pass(lanes)
         if lanes.rows is None:
             self.distant.tracker.cluster_barrier_of_all()
-
-    def leave(self, index: int, lanes: Lanes, alive: npt.NDArray[np.bool_]) -> None:
-        """Note that lanes have exited; whole CTAs may have by that."""
-        alive_in = alive.reshape(-1, self.geometry.pitch).any(axis=1)
-        exiting = np.zeros(self.geometry.ctas, np.bool_)
-        exiting[lanes.take(self.geometry.cta)] = True
-        ctas = np.flatnonzero(exiting & ~alive_in)
-        if not len(ctas):
-            return
-        while self.deliver_late():
-            pass
-        if problem := self.distant.leave(ctas):
-            raise self.error("absent CTA", problem[1], index, self._last(lanes, problem[0]))
-        key = self.mbarriers.unfinished(exiting & ~alive_in)
-        if key is not None:
-            place = self.mbarriers.name(key)
-            name, address = self.program.shared_name(place), self.program.shared_start + place
-            detail = f"a CTA exits with an mbarrier whose {self.mbarriers.lacks(key)}"
-            lane = self._last(lanes, key % self.geometry.ctas)
-            raise self.error("mbarrier", detail, index, lane, address, name)
-
-    def _last(self, lanes: Lanes, cta: int) -> int:
-        """Return the last of some lanes that is of a CTA."""
-        return int(lanes.index[lanes.take(self.geometry.cta) == cta][-1])
-
-
-@dataclass
-class _Store:
-    """Asynchronous stores of one instruction: lanes, and first byte, mbarrier and values of each."""
-
-    index: int
-    lanes: Lanes
-    offsets: Index
-    keys: Index
-    code: str
-    values: list[Array]
-    name: str
-
-    @property
-    def size(self) -> int:
-        """Bytes of each store."""
-        return np.dtype(self.code).itemsize * len(self.values)
-
-    def part(self, which: npt.NDArray[np.bool_]) -> "_Store":
-        """Return the stores of some of the lanes."""
-        lanes = Lanes(self.lanes.geometry, self.lanes.index[which], 1)
-        values = [value[which] for value in self.values]
-        return _Store(self.index, lanes, self.offsets[which], self.keys[which], self.code, values, self.name)

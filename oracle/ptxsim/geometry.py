@@ -106,6 +106,27 @@ class Geometry:
         launch = np.arange(self.ctas, dtype=np.intp) // self.ctas_per_launch
         return np.asarray(launch * math.prod(extent) + inside)
 
+    @cached_property
+    def lane_cluster(self) -> Index:
+        """The cluster of each lane, in the tile."""
+        return np.asarray(self.cluster_of.take(self.cta))
+
+    @cached_property
+    def seat(self) -> Index:
+        """The place of each lane among the threads of its cluster: rank times pitch, plus thread."""
+        return np.asarray(self.rank.take(self.cta) * self.pitch + self.lane % self.pitch)
+
+    @cached_property
+    def roster(self) -> Index:
+        """The lanes of each cluster, by seat."""
+        lanes = self.members[:, :, None] * self.pitch + np.arange(self.pitch)
+        return np.asarray(lanes.reshape(len(lanes), -1))
+
+    @cached_property
+    def peers(self) -> Index:
+        """The CTAs of each CTA's cluster, by rank."""
+        return np.asarray(self.members.take(self.cluster_of, axis=0))
+
     @property
     def clusters(self) -> tuple[int, int, int]:
         """Clusters of a launch, by axis."""

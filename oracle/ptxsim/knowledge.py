@@ -46,15 +46,9 @@ class Knowledge(Clocks):
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
         self.bits_of_tick = 31 - self.bits  # the highest bit says more
-        one = np.uint32(1) << geometry.rank.astype(np.uint32)
-        self.started: U32 = one.take(geometry.cta)
+        self.started: U32 = (np.uint32(1) << geometry.rank.astype(np.uint32)).take(geometry.cta)
         self.all_started = np.uint32((1 << geometry.ctas_per_cluster) - 1)
-        self.cluster: Index = geometry.cluster_of.take(geometry.cta)
-        # The place of a lane among the threads of its cluster, and the lanes of each cluster by place.
-        self.seat: Index = geometry.rank.take(geometry.cta) * geometry.pitch + geometry.lane % geometry.pitch
-        self.roster: Index = (
-            geometry.members[:, :, None] * geometry.pitch + np.arange(geometry.pitch)
-        ).reshape(len(geometry.members), -1)
+        self.cluster, self.seat, self.roster = geometry.lane_cluster, geometry.seat, geometry.roster
         size = geometry.size
         self._mate_base: U32 = self.stamp & ~self.code_mask
         self.passed: I64 = np.zeros(size, np.int64)
@@ -189,23 +183,26 @@ class Knowledge(Clocks):
         base, passed = np.zeros(many, np.uint32), np.zeros(many, np.int64)
         np.maximum.at(base, group, self.base[index])
         np.maximum.at(passed, group, self.passed[index])
-        rows = arrivals.now[targets]
-        by_cta = rows.reshape(many, -1, geometry.pitch)
-        one, rank = np.arange(many), geometry.rank[sources]
-        own = np.maximum(by_cta[one, rank], base[:, None] >> np.uint32(self.bits))
+        rank = geometry.rank[sources]
+        by_cta = arrivals.now.reshape(geometry.ctas, -1, geometry.pitch)
+        own = np.maximum(by_cta[targets, rank], base[:, None] >> np.uint32(self.bits))
         self._leave_warps(own, index, group)
-        by_cta[one, rank] = own
+        by_cta[targets, rank] = own
         if passed.any():
             known = self._released[((passed - 1) % 2)[:, None], self.roster[geometry.cluster_of[targets]]]
-            rows = np.maximum(rows, np.where(passed[:, None] > 0, known, np.uint32(0)))
+            self._leave_more(arrivals, targets, passed > 0, known)
         for observed, other in zip(self.observed, self._arrivals, strict=True):
             seen = np.zeros(many, np.int64)
             np.maximum.at(seen, group, observed[index])
             if seen.any():
-                heard = other.kept[(seen - 1) % KEPT, sources]
                 recent = (seen > 0) & (seen > other.phase[sources] - KEPT)
-                rows = np.maximum(rows, np.where(recent[:, None], heard, np.uint32(0)))
-        arrivals.now[targets] = rows
+                self._leave_more(arrivals, targets, recent, other.kept[(seen - 1) % KEPT, sources])
+
+    def _leave_more(self, arrivals: Arrivals, targets: Index, which: Bool, known: U32) -> None:
+        """Leave what is known of all threads of a cluster, at some of the targets."""
+        arrivals.now[targets] = np.maximum(
+            arrivals.now[targets], np.where(which[:, None], known, np.uint32(0))
+        )
 
     def _leave_warps(self, own: U32, index: Index, group: Index) -> None:
         """Leave what lanes know by barriers of their warps and of part of their CTA: ``own`` by thread."""
@@ -245,6 +242,10 @@ class Knowledge(Clocks):
             by_cta = arrivals.kept_started[(arrivals.phase - 1) % KEPT, np.arange(len(arrivals.phase))]
             self.started[index] |= by_cta.take(target)
         self._fresh = True
+        self.learnt()
+
+    def learnt(self) -> None:
+        """Note that `observed` has changed."""
 
     # Barriers pass on what some of their threads have seen.
 
@@ -301,12 +302,16 @@ class Knowledge(Clocks):
         sizes = np.diff(np.append(starts, len(group)))
         for number, table in enumerate(self._tables()):
             join: Any = np.bitwise_or if table is self.started else np.maximum
-            most = join.reduceat(table[index], starts)
+            had = table[index]
+            most = join.reduceat(had, starts)
             for word in words:
                 if len(word) > number:
                     most = join(most, word[number])
             known = most.repeat(sizes)
-            if number >= _SHARED_FIRST:
-                learnt = index[table[index] != known]
-                self._saw[number - _SHARED_FIRST][learnt] = self.stamp[learnt]
-            table[index] = known
+            learning = had != known
+            if learning.any():
+                lanes = index[learning]
+                table[lanes] = known[learning]
+                if number >= _SHARED_FIRST:
+                    self._saw[number - _SHARED_FIRST][lanes] = self.stamp[lanes]
+                    self.learnt()

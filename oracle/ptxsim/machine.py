@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oracle.ptxsim.asynchronous import Asynchronous
 from oracle.ptxsim.collective import OutsideMaskError
-from oracle.ptxsim.distributed import Distributed
 from oracle.ptxsim.geometry import WARP, Geometry, Index
 from oracle.ptxsim.lanes import LANES, Lanes, lanes_of
 
@@ -32,7 +32,7 @@ class CtaLanes:
         return np.arange(self.n) // self.geometry.ctas_per_launch
 
 
-class Machine(Distributed):
+class Machine(Asynchronous):
     """A tile with parameters, what lanes do together, and the rest."""
 
     # Parameters.

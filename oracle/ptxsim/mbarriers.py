@@ -103,12 +103,12 @@ class Mbarriers:
 
     def expect(self, keys: Keys, size: I64, fault: Fault) -> None:
         """Expect-tx: more bytes are to come in this phase."""
-        np.add.at(self.tx, keys, size)
+        self.tx += np.bincount(keys, size, len(self.tx)).astype(np.int64)
         self._in_range(keys, fault)
 
     def complete(self, keys: Keys, size: I64, fault: Fault) -> None:
         """Complete-tx: bytes have come."""
-        np.subtract.at(self.tx, keys, size)
+        self.tx -= np.bincount(keys, size, len(self.tx)).astype(np.int64)
         self._in_range(keys, fault)
         self._settle(keys, fault)
 
@@ -144,15 +144,17 @@ class Mbarriers:
 
     def _settle(self, keys: Keys, fault: Fault) -> None:
         """Complete the phases that lack nothing."""
-        quiet = self.pending[keys] == 0
+        touched = np.zeros(len(self.tx), np.bool_)
+        touched[keys] = True
+        quiet = touched & (self.pending == 0)
         if not quiet.any():
             return
-        early = quiet & (self.tx[keys] < 0)
+        early = quiet & (self.tx < 0)
         if early.any():
-            position = int(np.flatnonzero(early)[0])
+            position = int(np.flatnonzero(early[keys])[0])
             size = -self.tx[keys[position]]
             raise fault("mbarrier", f"{size} bytes more than the phase expects", position)
-        done = np.unique(keys[quiet & (self.tx[keys] == 0)])
+        done = np.flatnonzero(quiet & (self.tx == 0))
         self.phase[done] += 1
         self.pending[done] = self.expected[done]
         self.seen[done] = False
