@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 from oracle import evidence
-from oracle.artifacts import cache_folder
 from oracle.commands.base import FILE, Parser, checked
 from oracle.commands.values import number
 from oracle.exits import MISMATCH, PASS, ended
 from oracle.files import write_whole
 from oracle.matrix import cells, run, table
 from oracle.progress import Progress
+from spec.folders import cache_folder
 
 PROGRAM = "python -m oracle.matrix"
 
