@@ -114,7 +114,7 @@ class Asynchronous(Distributed):
         """Note that lanes have exited; whole CTAs may have by that."""
         alive_in = alive.reshape(-1, self.geometry.pitch).any(axis=1)
         exiting = np.zeros(self.geometry.ctas, np.bool_)
-        exiting[lanes.take(self.geometry.cta)] = True
+        exiting[lanes.cta] = True
         ctas = np.flatnonzero(exiting & ~alive_in)
         if not len(ctas):
             return
@@ -132,4 +132,4 @@ class Asynchronous(Distributed):
 
     def _last(self, lanes: Lanes, cta: int) -> int:
         """Return the last of some lanes that is of a CTA."""
-        return int(lanes.index[lanes.take(self.geometry.cta) == cta][-1])
+        return int(lanes.index[lanes.cta == cta][-1])

@@ -130,6 +130,27 @@ class ClusterClocks(Knowledge):
         wrapped = phase & ((1 << self.bits_of_phase) - 1)
         return (wrapped << RANK_BITS | rank) << PLACE_BITS | place
 
+    def seen_by_all(self, lanes: Lanes, cta: Index, old: U32) -> bool:
+        """Return whether stamps, of cells of CTAs, are of asynchronous stores that are there for all lanes.
+
+        So it is if all lanes of each CTA have seen as many phases, and those of the stores among them.
+        """
+        place, rank, phase = self.parts(old)
+        if not self.is_asynchronous(old).all() or (rank != self.geometry.rank.take(cta)).any():
+            return False
+        starts = lanes.once("first of CTAs", lambda: np.flatnonzero(np.diff(lanes.cta, prepend=-1)))
+        for number in range(len(self.observed)):
+            mine = place == number
+            if not mine.any():
+                continue
+            observed = lanes.take(self.observed[number])
+            least, most = np.minimum.reduceat(observed, starts), np.maximum.reduceat(observed, starts)
+            seen = np.zeros(self.geometry.ctas, np.int64)
+            seen[lanes.cta.take(starts)] = least
+            if (least != most).any() or not self._after(seen.take(cta[mine]), phase[mine]).all():
+                return False
+        return True
+
     def unordered_init(self, index: Index, stamp: U32, fenced: Bool) -> Bool:
         """Return which initialisations of mbarriers are not ordered before the lanes' use of them."""
         base = np.where(fenced, self.met_base[index], self.cluster_base[index])

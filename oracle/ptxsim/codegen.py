@@ -121,8 +121,10 @@ def generate(program: "Program", indices: range, after: int, everyone: bool, who
         imports = [f"{name} = R.whole({register})" for register, name in emitter.imported.items()]
         stores = [f"R.replace({register}, {name})" for register, name in exports]
     else:
+        kinds = {register: "steady" for register in program.steady}
+        kinds.update((register, "fixed") for register in program.fixed)
         imports = [
-            f"{name} = R.{'steady' if register in program.steady else 'take'}({register}, G)"
+            f"{name} = R.{kinds.get(register, 'take')}({register}, G)"
             for register, name in emitter.imported.items()
         ]
         stores = [f"R.put({register}, G, {name})" for register, name in exports]

@@ -59,7 +59,7 @@ class DistantShared(Shared):
     def ranks(self, lanes: Lanes, address: Array) -> Array:
         """Return the ranks of the CTAs that addresses belong to."""
         tag = address >> np.uint32(TAG)
-        own = self.geometry.rank.take(lanes.take(self.geometry.cta)).astype(np.uint32)
+        own = self.geometry.rank.take(lanes.cta).astype(np.uint32)
         return np.where(tag == 0, own, tag - np.uint32(1))
 
     def elsewhere(self, lanes: Lanes, address: Array, width: int, fault: Fault) -> tuple[Index, Span]:
@@ -75,7 +75,7 @@ class DistantShared(Shared):
             raise fault("absent CTA", f"CTA {rank[position]} of a cluster of {count}", position)
         relative: Array = (address & _INSIDE) - np.uint32(self.start)
         span = self.check(relative, address, width, fault)
-        cta = self.geometry.peers[lanes.take(self.geometry.cta), rank]
+        cta = self.geometry.peers[lanes.cta, rank]
         self._present(lanes, address, cta, rank, fault)
         offsets: Index = cta * self.pitch + relative
         return offsets, span
@@ -98,7 +98,7 @@ class DistantShared(Shared):
         plain = super().report(fault)
         if lanes is None:
             return plain
-        own = lanes.take(self.geometry.cta)
+        own = lanes.cta
 
         def there(kind: str, detail: str, position: int, cell: int) -> SimulationError:
             cta, offset = divmod(cell * self.granule, self.pitch)
@@ -209,7 +209,7 @@ class DistantShared(Shared):
     def touch(self, lanes: Lanes, offsets: Index) -> None:
         """Note accesses of other CTAs, which must not end before them."""
         cta = offsets // self.pitch
-        others = np.flatnonzero(cta != lanes.take(self.geometry.cta))
+        others = np.flatnonzero(cta != lanes.cta)
         if len(others):
             index = lanes.index[others]
             ticks = self.clocks.stamp[index] >> np.uint32(self.clocks.bits)

@@ -28,6 +28,7 @@ class DistantTracker(Tracker):
 
     def __init__(self, clocks: ClusterClocks, cells: int) -> None:
         super().__init__(clocks, cells, one_cta=True)
+        self._of_each_cta = cells // clocks.geometry.ctas
         # Reads by the own CTA that a barrier of it made old, those worked off, and reads by others.
         self._past: list[Read] = []
         self._past_reader: U32 | None = None
@@ -100,9 +101,16 @@ class DistantTracker(Tracker):
         wanted = np.zeros(len(self.writer), np.bool_)
         wanted[cells] = True
         return any(
-            wanted[read.first].any() if read.length == 1 else wanted[runs(read.first, read.length)].any()
+            wanted[read.few].any() if read.length == 1 else wanted[runs(read.few, read.length)].any()
             for read in reads
         )
+
+    def _ordered(self, lanes: Lanes, first: Index, count: int, old: U32) -> bool:
+        recent = np.flatnonzero(self._recent(old))
+        if not len(recent):
+            return True
+        cta = first.take(recent // count) // self._of_each_cta
+        return self._closer and self.clocks.seen_by_all(lanes, cta, old.take(recent))
 
     def _late(self, lanes: Lanes, count: int, old: U32, late: Bool) -> Index:
         if self._near and (old[late] >= CLOSER).any():
@@ -123,7 +131,7 @@ class DistantTracker(Tracker):
             raise self._race(first, count, writer, int(places[0]), "read of what was written by {}", report)
         if self._distant_reader is None:
             self._distant_reader = np.zeros(len(self.writer), np.uint32)
-        read = Read(lanes, first, count, True, None, 1, self.clocks.stamp, self.clocks.cluster_base)
+        read = Read(lanes, first, first, count, True, None, 1, self.clocks.stamp, self.clocks.cluster_base)
         self._of_cta = False
         self._note(self._distant_reader, [read], one_cta=True)
         self._of_cta = True

@@ -108,7 +108,7 @@ class Distributed(Tile):
         if space == "shared":
             relative = address - np.uint32(self.program.shared_start)
             self.shared.check(relative, address, BYTES, fault)
-            return lanes.take(self.geometry.cta), relative.astype(np.intp), address
+            return lanes.cta, relative.astype(np.intp), address
         offsets, _ = self.distant.elsewhere(lanes, address, BYTES, fault)
         cta = offsets // self.shared.pitch
         return cta, offsets - cta * self.shared.pitch, address
@@ -129,7 +129,7 @@ class Distributed(Tile):
 
     def _own(self, lanes: Lanes, cta: Index, fault: Fault) -> None:
         """Raise unless the mbarriers are of the lanes' own CTAs."""
-        other = cta != lanes.take(self.geometry.cta)
+        other = cta != lanes.cta
         if other.any():
             raise fault(
                 "mbarrier", "an mbarrier of another CTA only takes arrivals", int(np.flatnonzero(other)[0])

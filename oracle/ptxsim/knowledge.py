@@ -110,7 +110,7 @@ class Knowledge(Clocks):
 
     def cluster_pass(self, lanes: Lanes) -> None:
         """Note that ``barrier.cluster.wait`` has let lanes go."""
-        geometry, cta = self.geometry, lanes.take(self.geometry.cta)
+        geometry, cta = self.geometry, lanes.cta
         self._fresh = self._fresh or lanes.rows is not None
         self.passed = lanes.put(self.passed, self._generation.take(lanes.take(self.cluster)))
         self.started = lanes.put(self.started, np.full(lanes.n, self.all_started, np.uint32))
@@ -264,7 +264,7 @@ class Knowledge(Clocks):
         if not self._fresh:
             return
         if full:
-            self._share(lanes.index, lanes.take(self.geometry.cta))
+            self._share(lanes.index, lanes.cta)
             self._fresh = lanes.rows is not None
         else:
             self._share(lanes.index, np.zeros(lanes.n, np.intp), [word.more for word in words])
@@ -281,7 +281,7 @@ class Knowledge(Clocks):
         words = super().leave_word(lanes)
         if not self._fresh:
             return words
-        cta = lanes.take(self.geometry.cta)
+        cta = lanes.cta
         return {
             one: Word(word.heard, tuple(self._most(lanes.index[cta == one]))) for one, word in words.items()
         }

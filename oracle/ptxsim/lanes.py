@@ -178,6 +178,11 @@ class Lanes:
         """Return a special register of these lanes."""
         return self.geometry.special(name[1:], self.index)
 
+    @property
+    def cta(self) -> Index:
+        """The CTA of each lane."""
+        return self.once("CTA", lambda: self.take(self.geometry.cta))
+
     def per_cta(self) -> npt.NDArray[np.int64]:
         """Return how many of these lanes each CTA has."""
         return self.once("per CTA", self._count)

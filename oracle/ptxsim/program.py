@@ -186,6 +186,7 @@ class Program:
                 (self.per_cta if found == "cta" else self.per_thread).append(index)
             self.invariant.add(index)
         self.steady = frozenset(register for register, found in kind.items() if found == "thread")
+        self.fixed = frozenset(kind) - self.steady
 
     def steady_guard(self, index: int) -> int | None:
         """Return ``index`` if its guard is the same in every tile of a shape, else ``None``."""

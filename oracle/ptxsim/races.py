@@ -53,10 +53,14 @@ Span = tuple[int, int]
 
 
 class Read(NamedTuple):
-    """A logged read: the arguments, and the clocks of that time."""
+    """A logged read: the arguments, and the clocks of that time.
+
+    ``few`` are all of ``first``, once each.
+    """
 
     lanes: Lanes
     first: Index
+    few: Index
     length: int
     aligned: bool
     span: Span | None
@@ -125,16 +129,19 @@ class Tracker:
         aligned: bool,
         report: Report,
         span: Span | None = None,
+        few: Index | None = None,
         alike: int = 1,
     ) -> None:
-        """Note a read."""
+        """Note a read; ``few`` are all of ``first``, once each, if they are known."""
         clocks = self.clocks
-        writer = self.written(first, count, aligned, report, alike)
-        if not self._writes_ordered():
-            all_first = first
-            if alike > 1:
-                all_first = first.repeat(alike)
-                writer = writer.reshape(-1, count).repeat(alike, axis=0).reshape(-1)
+        if few is None:
+            few = first
+        stamps: U32 = gather(self.writer, few, count, aligned)
+        if not np.minimum.reduce(stamps):
+            self.written(first, count, aligned, report, alike)
+        if not self._writes_ordered() and not self._ordered(lanes, few, count, stamps):
+            all_first = first.repeat(alike) if alike > 1 else first
+            writer: U32 = gather(self.writer, all_first, count, aligned)
             places = self._unordered(lanes, all_first, count, writer)
             if len(places):
                 raise self._race(
@@ -144,7 +151,7 @@ class Tracker:
             self._forget()
         elif len(self._log) > _LOG_LIMIT:
             self._settle()
-        self._log.append(Read(lanes, first, count, aligned, span, alike, clocks.stamp, clocks.base))
+        self._log.append(Read(lanes, first, few, count, aligned, span, alike, clocks.stamp, clocks.base))
         self._last_read = clocks.tick
 
     def write(
@@ -199,8 +206,18 @@ class Tracker:
             problem = f"a write of what was written by {clocks.name(int(left[at]))} in the same instruction"
             raise report(at // count, int(first[at // count]) + at % count, problem)
 
+    def _recent(self, old: U32) -> Bool:
+        """Return which stamps are not older than the last CTA barrier of some lane."""
+        return old >= np.uint32(self.clocks.oldest << self.clocks.bits if self._one_cta else 1)
+
+    def _ordered(self, lanes: Lanes, first: Index, count: int, old: U32) -> bool:
+        """Return whether accesses ``old`` of cells are soon seen to be ordered before any of the lanes."""
+        return not np.count_nonzero(self._recent(old))
+
     def _unordered(self, lanes: Lanes, first: Index, count: int, old: U32) -> Index:
         """Return the places in ``old`` whose accesses are not ordered before the lanes' access now."""
+        if not np.count_nonzero(self._recent(old)):
+            return NOWHERE
         if self._one_cta:
             base = lanes.take(self.clocks.base)
             return self._late(lanes, count, old, old >= (base.repeat(count) if count > 1 else base))
@@ -239,8 +256,8 @@ class Tracker:
         if self._marks is None:
             self._marks = np.zeros(len(self.writer), np.bool_)
         for read in self._log[self._marked :]:
-            touched = np.ones(len(read.first) * read.length, np.bool_)
-            scatter(self._marks, read.first, read.length, read.aligned, touched)
+            touched = np.ones(len(read.few) * read.length, np.bool_)
+            scatter(self._marks, read.few, read.length, read.aligned, touched)
         self._marked = len(self._log)
         return bool(np.count_nonzero(gather(self._marks, first, count, aligned)))
 

@@ -21,11 +21,12 @@ class Registers:
         What is in each register at the start, over all lanes.
     """
 
-    __slots__ = ("_newer", "_whole")
+    __slots__ = ("_fixed", "_newer", "_whole")
 
     def __init__(self, arrays: list[Array]) -> None:
         self._whole = arrays
         self._newer: dict[int, tuple[Lanes, Array]] = {}
+        self._fixed: dict[tuple[int, Lanes], Array] = {}
 
     def whole(self, register: int) -> Array:
         """Return a register of all lanes."""
@@ -60,3 +61,12 @@ class Registers:
     def steady(self, register: int, lanes: Lanes) -> Array:
         """Return, for some lanes, a register that is the same in every tile of a shape."""
         return lanes.once(register, lambda: lanes.take(self._whole[register]))
+
+    def fixed(self, register: int, lanes: Lanes) -> Array:
+        """Return, for some lanes, a register that never changes while a tile runs."""
+        if lanes.kept is None:
+            return lanes.take(self._whole[register])
+        found = self._fixed.get((register, lanes))
+        if found is None:
+            found = self._fixed[register, lanes] = lanes.take(self._whole[register])
+        return found

@@ -20,10 +20,11 @@ Array = npt.NDArray[Any]
 class Place(NamedTuple):
     """Where lanes access shared memory: the first cell and element of each, and the bytes touched of a CTA.
 
-    With ``alike`` above 1, as many lanes in a row are at each of them.
+    With ``alike`` above 1, as many lanes in a row are at each of them; ``few`` are all cells once.
     """
 
     cells: Index
+    few: Index
     elements: Index
     span: Span
     alike: int
@@ -85,8 +86,7 @@ class Shared:
 
     def _of_ctas(self, lanes: Lanes) -> Index:
         """Return the first byte of each lane's CTA."""
-        geometry = self.clocks.geometry
-        return lanes.once(("CTA", self.pitch), lambda: lanes.take(geometry.cta) * self.pitch)
+        return lanes.once(("CTA", self.pitch), lambda: lanes.cta * self.pitch)
 
     def place(
         self, lanes: Lanes, address: Array, code: str, count: int, fault: Fault, name: int | None, alike: bool
@@ -108,7 +108,8 @@ class Shared:
             if (warps == warps[:, :1]).all():
                 offsets, each = np.ascontiguousarray(warps[:, 0]), WARP
         elements = part(offsets, size)
-        return Place(elements if size == self.granule else part(offsets, self.granule), elements, span, each)
+        cells = elements if size == self.granule else part(offsets, self.granule)
+        return Place(cells, np.unique(cells) if alike else cells, elements, span, each)
 
     def check(self, relative: Array, address: Array, width: int, fault: Fault) -> Span:
         """Raise unless all accesses, ``relative`` to the first byte of a CTA, are inside and aligned.
@@ -177,7 +178,9 @@ class Shared:
         """
         place = self.place(lanes, address, code, count, fault, name, alike=name is not None)
         cells = np.dtype(code).itemsize * count // self.granule
-        self.tracker.read(lanes, place.cells, cells, True, self.report(fault), place.span, alike=place.alike)
+        self.tracker.read(
+            lanes, place.cells, cells, True, self.report(fault), place.span, place.few, alike=place.alike
+        )
         found = columns(gather(self.view(code), place.elements, count, True), count)
         return [values.repeat(place.alike) for values in found] if place.alike > 1 else found
 
