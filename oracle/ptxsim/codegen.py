@@ -117,22 +117,27 @@ def generate(program: "Program", indices: range, after: int, everyone: bool, who
         name = emitter.exported(register)
         if name is not None:
             exports.append((register, name))
+    imports = [
+        f"{name} = R.{_taking(program, register, everyone)}" for register, name in emitter.imported.items()
+    ]
     if everyone:
-        imports = [f"{name} = R.whole({register})" for register, name in emitter.imported.items()]
         stores = [f"R.replace({register}, {name})" for register, name in exports]
     else:
-        kinds = {register: "steady" for register in program.steady}
-        kinds.update((register, "fixed") for register in program.fixed)
-        imports = [
-            f"{name} = R.{kinds.get(register, 'take')}({register}, G)"
-            for register, name in emitter.imported.items()
-        ]
         stores = [f"R.put({register}, G, {name})" for register, name in exports]
     return compile_lines(
         imports + body + stores + ([tail] if tail else []),
         emitter.globals,
         f"{program.name}:{indices.start}-{indices.stop}",
     )
+
+
+def _taking(program: "Program", register: int, everyone: bool) -> str:
+    """Return the call of `registers` that gives a register of the lanes that run."""
+    if register in program.fixed:
+        return f"fixed({register}, G)"
+    if everyone:
+        return f"whole({register})"
+    return f"steady({register}, G)" if register in program.steady else f"take({register}, G)"
 
 
 def emit(emitter: Emitter, program: "Program", index: int) -> None:

@@ -19,12 +19,15 @@ class Registers:
     ----------
     arrays
         What is in each register at the start, over all lanes.
+    per_cta
+        By number, those that never change and are the same for all lanes of a CTA: one value a CTA.
     """
 
-    __slots__ = ("_fixed", "_newer", "_whole")
+    __slots__ = ("_fixed", "_newer", "_per_cta", "_whole")
 
-    def __init__(self, arrays: list[Array]) -> None:
+    def __init__(self, arrays: list[Array], per_cta: dict[int, Array]) -> None:
         self._whole = arrays
+        self._per_cta = per_cta
         self._newer: dict[int, tuple[Lanes, Array]] = {}
         self._fixed: dict[tuple[int, Lanes], Array] = {}
 
@@ -49,6 +52,8 @@ class Registers:
                 return part
             if (found := lanes.part_of(owner, part)) is not None:
                 return found
+        if register in self._per_cta:
+            return self.fixed(register, lanes)
         return lanes.take(self.whole(register))
 
     def put(self, register: int, lanes: Lanes, part: Array) -> None:
@@ -63,10 +68,10 @@ class Registers:
         return lanes.once(register, lambda: lanes.take(self._whole[register]))
 
     def fixed(self, register: int, lanes: Lanes) -> Array:
-        """Return, for some lanes, a register that never changes while a tile runs."""
-        if lanes.kept is None:
-            return lanes.take(self._whole[register])
-        found = self._fixed.get((register, lanes))
+        """Return, for some lanes, a register that is the same for all lanes of a CTA and never changes."""
+        found = self._fixed.get((register, lanes)) if lanes.kept is not None else None
         if found is None:
-            found = self._fixed[register, lanes] = lanes.take(self._whole[register])
+            found = self._per_cta[register].repeat(lanes.per_cta())
+            if lanes.kept is not None:
+                self._fixed[register, lanes] = found
         return found

@@ -62,14 +62,11 @@ class Code:
         registers: list[Any] = [blanks[program.homes[r.index]] for r in program.registers]
         run, kept = self._per_cta
         run(registers, CtaLanes(geometry), machine)
-        for register in kept:
-            registers[register] = np.repeat(
-                np.broadcast_to(registers[register], geometry.ctas), geometry.pitch
-            )
+        per_cta = {register: np.broadcast_to(registers[register], geometry.ctas) for register in kept}
         lanes = everyone(geometry)
         for register, value in lanes.once("registers", lambda: self._shaped(lanes, machine)).items():
             registers[register] = value
-        return Registers(registers)
+        return Registers(registers, per_cta)
 
     def _shaped(self, lanes: Lanes, machine: Machine) -> dict[int, Array]:
         """Return the registers that depend on the tile's shape alone."""

@@ -58,7 +58,7 @@ def test_a_register_is_what_was_written_last_whoever_asks():
     everybody = everyone(shape)
     low, high = everybody.split(shape.lane < 100)
     even, odd = low.split(low.index % 2 == 0)
-    registers, model = Registers([np.zeros(shape.size, np.uint32)]), np.zeros(shape.size, np.uint32)
+    registers, model = Registers([np.zeros(shape.size, np.uint32)], {}), np.zeros(shape.size, np.uint32)
     draw = np.random.default_rng(0)
     for step in range(1, 400):
         lanes = (everybody, low, high, even, odd)[draw.integers(5)]
@@ -71,6 +71,15 @@ def test_a_register_is_what_was_written_last_whoever_asks():
         else:
             registers.put(0, lanes, np.full(lanes.n, step, np.uint32))
     assert registers.whole(0).tolist() == model.tolist()
+
+
+def test_a_register_of_a_cta_is_spread_over_whichever_lanes_ask():
+    shape = geometry(launches=4)
+    registers = Registers([np.zeros(0)], {0: np.arange(10, 14)})
+    some, _ = everyone(shape).split(shape.lane % 7 == 3)
+    for lanes in (everyone(shape), some, lanes_of(shape, np.flatnonzero(shape.lane % 96 < 32))):
+        for _ in range(2):
+            assert registers.take(0, lanes).tolist() == (10 + lanes.index // 96).tolist()
 
 
 # Places of shared memory that are looked up once.
