@@ -28,7 +28,6 @@ class DistantTracker(Tracker):
 
     def __init__(self, clocks: ClusterClocks, cells: int) -> None:
         super().__init__(clocks, cells, one_cta=True)
-        self._of_each_cta = cells // clocks.geometry.ctas
         # Reads by the own CTA that a barrier of it made old, those worked off, and reads by others.
         self._past: list[Read] = []
         self._past_reader: U32 | None = None
@@ -63,11 +62,12 @@ class DistantTracker(Tracker):
         aligned: bool,
         report: Report,
         span: Span | None = None,
+        few: Index | None = None,
         alike: int = 1,
     ) -> None:
         """Note a read by the own CTA, as `Tracker` does."""
         self._look(span)
-        super().read(lanes, first, count, aligned, report, span, alike)
+        super().read(lanes, first, count, aligned, report, span, few, alike)
 
     def _forget(self) -> None:
         self._past += self._log
@@ -109,8 +109,8 @@ class DistantTracker(Tracker):
         recent = np.flatnonzero(self._recent(old))
         if not len(recent):
             return True
-        cta = first.take(recent // count) // self._of_each_cta
-        return self._closer and self.clocks.seen_by_all(lanes, cta, old.take(recent))
+        cta = first.take(recent // count) // self._per_cta
+        return self._near and self.clocks.seen_by_all(lanes, cta, old.take(recent))
 
     def _late(self, lanes: Lanes, count: int, old: U32, late: Bool) -> Index:
         if self._near and (old[late] >= CLOSER).any():
