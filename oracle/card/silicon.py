@@ -87,7 +87,8 @@ class OnCard:
         for launch in range(len(operands)):
             at = (source.address + launch * pitch, target.address + launch * step)
             params = [address.to_bytes(8, "little") for address in at]
-            device.launch(function, [*params, blob[launch].tobytes()], threads=THREADS)
+            # Where no cluster is named, asynchronous stores and their like are illegal instructions.
+            device.launch(function, [*params, blob[launch].tobytes()], threads=THREADS, cluster=1)
         results = target.read()
         source.free()
         target.free()

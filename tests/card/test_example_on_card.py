@@ -15,7 +15,8 @@ def test_two_ranks_add_up_to_every_expert(backend):
     done = subprocess.run(
         [sys.executable, ROOT / "docs" / "examples" / "moe_layer.py"],
         cwd=ROOT,
-        env=os.environ | {"MUSESPARK_ROUTING_BACKEND": backend, "PYTHONPATH": str(ROOT)},
+        env=os.environ
+        | {"MUSESPARK_ROUTING_BACKEND": backend, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
