@@ -149,7 +149,8 @@ def test_a_reader_that_has_gone_is_no_traceback(name, tmp_path):
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
     assert "Broken pipe" not in done.stderr
-    assert done.returncode == (0 if name == "help" else 3)  # argparse itself forgives a reader that has gone
+    # Some versions of argparse themselves forgive a reader that has gone.
+    assert done.returncode in ((0, 3) if name == "help" else (3,))
 
 
 def test_a_full_disk_behind_the_output_is_one_line(tmp_path):

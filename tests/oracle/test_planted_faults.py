@@ -190,19 +190,20 @@ FAULTS = {
         "            wait_bytes(arrived)\n            permute(",
         "            permute(",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
-        "stopped by the simulator\n  uninitialised",
+        "stopped by the simulator\n  race",
     ),
     "picks-sent-to-a-cta-that-has-not-started-cute": cute(
         "            there_arrived = in_cta(arrived, peer)\n            cluster_wait()\n",
         "            there_arrived = in_cta(arrived, peer)\n",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
         "stopped by the simulator\n  absent CTA",
+        ("        cluster_wait()\n        for _ in", "        for _ in"),
     ),
     "missing-barrier-triton": triton(
         "    tl.debug_barrier()\n",
         "",
         f"{POINTS} permute-shared --tile 8 --range 0:256",
-        "stopped by the simulator\n  uninitialised",
+        "stopped by the simulator\n  race",
     ),
     "a-store-before-the-wait-cute": cute(
         "        dependency_wait()\n        logit = load(start)\n",

@@ -55,5 +55,7 @@ def test_r1_to_m8_the_kernel_in_the_simulator_writes_what_is_specified(tokens, m
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a", "sm_120a"])
 @pytest.mark.parametrize("metadata", [False, True], ids=["plain", "metadata"])
 def test_r1_to_m8_the_ptx_of_a_newer_architecture_computes_the_same(monkeypatch, arch, metadata):
-    monkeypatch.setattr(adapter, "artifact", lambda name, *variant: artifact(name, *variant, arch))
+    monkeypatch.setattr(
+        adapter, "artifact", lambda name, *variant, **early: artifact(name, *variant, arch, **early)
+    )
     assert_as_specified(batch_of(8, True, metadata))
