@@ -7,7 +7,12 @@ How it works: `parser` reads one entry; `program` finds which registers are the 
 launches and what is live; `codegen` turns straight runs of instructions into Python functions on NumPy
 arrays, by the table in `forms`; `scheduler` runs them for sets of lanes (`lanes`) in a legal order
 (`orders`), and holds lanes that wait; `machine` and `tile` are what the generated code calls: memory
-(`memory`, `access`, `local`), the race detector (`races`) and what warps do together (`collective`).
+(`memory`, `access`, `shared`, `local`), the race detector (`races`, `clocks`) and what warps do together
+(`collective`).
+
+Programs of clusters get more of each: `distributed` and `asynchronous` of the machine, `distant` of shared
+memory, `mbarriers`, and `knowledge`, `cluster_clocks` and `distant_races` of the race detector. Others pay
+nothing for it.
 """
 
 from oracle.ptxsim.errors import ERROR_KINDS, PtxError, SimulationError

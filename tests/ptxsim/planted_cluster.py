@@ -79,10 +79,10 @@ ABSENT = {
         (
             NAMES + SYNC,
             "setp.eq.u32 %p1, %r10, 1; @%p1 ret;",
-            "st.shared::cluster.b32 [%r12], 7;",
+            "@%p5 st.shared::cluster.b32 [%r12], 7;",
         ),
         "absent CTA: CTA 1 of the cluster, whose shared memory is accessed, has exited; thread 0, address "
-        "0x2000400; PTX line 25: st.shared::cluster.b32 [%r12], 7 (planted/kernel.py:102)",
+        "0x2000400; PTX line 25: @%p5 st.shared::cluster.b32 [%r12], 7 (planted/kernel.py:102)",
     ),
     "an exit before what is under way has arrived": (
         (NAMES + INIT + EXPECT + MEET, SEND),
@@ -227,4 +227,54 @@ WAITS = {
     ),
 }
 
-FAULTS = RACES | ABSENT | MBARRIERS | WAITS
+# %rd1: a generic address of the other CTA's box; %rd2, of its mbarrier.
+GENERIC = (
+    NAMES + "mov.u64 %rd1, room; cvta.shared.u64 %rd1, %rd1; mapa.u64 %rd1, %rd1, %r11;"
+    "mov.u64 %rd2, bar; cvta.shared.u64 %rd2, %rd2; mapa.u64 %rd2, %rd2, %r11;" + INIT + SYNC
+)
+SEND_GENERIC = "@%p5 st.async.mbarrier::complete_tx::bytes.b32 [%rd1{}], %r10, [%rd2];"
+ADDRESSES = {
+    "an asynchronous store to no shared memory": (
+        (GENERIC + "mov.u64 %rd1, 4096;", SEND_GENERIC.format("")),
+        "out of bounds: an address not in shared memory; thread 0, address 0x1000; PTX line 23: @%p5 "
+        "st.async.mbarrier::complete_tx::bytes.b32 [%rd1], %r10, [%rd2] (planted/kernel.py:101)",
+    ),
+    "an asynchronous store past shared memory": (
+        (GENERIC, SEND_GENERIC.format("+4096")),
+        "out of bounds: 4 bytes outside the 272 bytes of shared memory; thread 0, address 0x2001400 "
+        "(bar+0xef8); PTX line 23: @%p5 st.async.mbarrier::complete_tx::bytes.b32 [%rd1+4096], %r10, "
+        "[%rd2] (planted/kernel.py:101)",
+    ),
+    "an asynchronous store that is misaligned": (
+        (GENERIC, SEND_GENERIC.format("+2")),
+        "misaligned: an access of 4 bytes; thread 0, address 0x2000402 (room+0x2); PTX line 23: @%p5 "
+        "st.async.mbarrier::complete_tx::bytes.b32 [%rd1+2], %r10, [%rd2] (planted/kernel.py:101)",
+    ),
+    "a generic address of a CTA beyond the cluster": (
+        (GENERIC, SEND_GENERIC.format("+0x3000000")),
+        "absent CTA: CTA 4 of a cluster of 2; thread 0; PTX line 23: @%p5 "
+        "st.async.mbarrier::complete_tx::bytes.b32 [%rd1+0x3000000], %r10, [%rd2] (planted/kernel.py:101)",
+    ),
+    "a wait for an mbarrier of another CTA": (
+        (GENERIC, "mbarrier.try_wait.parity.b64 %p6, [%rd2], 0;"),
+        "mbarrier: an mbarrier of another CTA only takes arrivals; thread 0, address 0x2000508 (bar+0x0); "
+        "PTX line 23: mbarrier.try_wait.parity.b64 %p6, [%rd2], 0 (planted/kernel.py:101)",
+    ),
+    "an mbarrier made for another CTA": (
+        (GENERIC, "@%p5 mbarrier.init.b64 [%rd2], 1;"),
+        "mbarrier: an mbarrier of another CTA only takes arrivals; thread 0, address 0x2000508 (bar+0x0); "
+        "PTX line 23: @%p5 mbarrier.init.b64 [%rd2], 1 (planted/kernel.py:101)",
+    ),
+    "an mbarrier of another CTA given back": (
+        (GENERIC, "@%p5 mbarrier.inval.b64 [%rd2];"),
+        "mbarrier: an mbarrier of another CTA only takes arrivals; thread 0, address 0x2000508 (bar+0x0); "
+        "PTX line 23: @%p5 mbarrier.inval.b64 [%rd2] (planted/kernel.py:101)",
+    ),
+    "an address of another CTA as one of the own": (
+        (NAMES + SYNC, "ld.shared.b32 %r1, [%r12];"),
+        "out of bounds: 4 bytes outside the 272 bytes of shared memory; thread 0, address 0x2000400 "
+        "(bar+0x1fffef8); PTX line 23: ld.shared.b32 %r1, [%r12] (planted/kernel.py:101)",
+    ),
+}
+
+FAULTS = RACES | ABSENT | MBARRIERS | WAITS | ADDRESSES

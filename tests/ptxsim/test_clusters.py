@@ -323,3 +323,40 @@ def test_a_cta_that_has_sent_something_has_started(schedule):
 def test_threads_that_ask_again_and_again_see_the_phase_end(schedule):
     body = EXCHANGE.replace("try_wait", "test_wait")
     assert (run(body, ctas=2, threads=32, schedule=schedule) == run(EXCHANGE, ctas=2, threads=32)).all()
+
+
+# Every CTA adds its threads' numbers to words of CTA 0, through generic addresses.
+REDUCED = (
+    init(0, 1)
+    + f"""@%first fence.mbarrier_init.release.cluster; st.shared.b32 [%own], 1; {SYNC}
+    mov.u64 %rd1, room; cvta.shared.u64 %rd1, %rd1; mapa.u64 %rd1, %rd1, 0; and.b32 %r1, %thread, 7;
+    mad.wide.u32 %rd1, %r1, 4, %rd1; mov.u64 %rd2, bars; cvta.shared.u64 %rd2, %rd2; mapa.u64 %rd2, %rd2, 0;
+    mul.lo.u32 %r2, %ranks, 256; setp.eq.and.u32 %p1, %rank, 0, %first;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bars], %r2;
+    red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32 [%rd1], %thread, [%rd2];
+    setp.ne.u32 %p2, %rank, 0; @%p2 bra END;"""
+    + wait(0)
+    + "and.b32 %r1, %thread, 7; mov.u32 %r3, room; mad.lo.u32 %r3, %r1, 4, %r3;"
+    + "ld.shared.b32 %word, [%r3]; END:"
+)
+
+
+@pytest.mark.parametrize("ctas", [1, 3, 8])
+@ANY
+def test_reductions_of_all_ctas_add_up(ctas, schedule):
+    found = run(REDUCED, ctas=ctas, schedule=schedule)
+    sums = [1 + ctas * sum(range(k, 64, 8)) for k in range(8)]
+    assert (found[:, 0] == np.tile(sums, 8)).all()
+
+
+def test_a_barrier_of_part_of_a_cta_orders_what_came_after_an_arrival_at_an_mbarrier():
+    # Thread 5's clock is ahead of those of its warp.
+    body = (
+        init(0, 1)
+        + "bar.sync 0; setp.eq.u32 %p1, %thread, 5; @%p1 mbarrier.arrive.shared.b64 _, [bars];"
+        + "st.shared.b32 [%own], %thread; setp.ge.u32 %p2, %thread, 64; @%p2 bra END; barrier.sync 1, 64;"
+        + "xor.b32 %r1, %thread, 32; mov.u32 %r2, room; mad.lo.u32 %r1, %r1, 4, %r2;"
+        + "ld.shared.b32 %word, [%r1]; END:"
+    )
+    found = run(body, ctas=1, threads=96)
+    assert (found[:, 0, :64] == np.arange(64) ^ 32).all()
